@@ -54,6 +54,7 @@ __all__ = [
     "Guarantee",
     "GuaranteeReport",
     "JobUse",
+    "Limited",
     "Link",
     "LinkConfig",
     "LinkSpec",
@@ -480,6 +481,16 @@ class Collects(Protocol):
         Raises:
             LinkError: the messaging system does not answer or refuses.
         """
+        ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A destination that knows when a limit of its system keeps messages back."""
+
+    @property
+    def limit(self) -> str:
+        """The limit that is in force now, in words; empty: none is known. From any thread, at once."""
         ...
 
 

@@ -226,6 +226,14 @@ class LinkUnavailable(LinkError):
 class LinkTimeout(LinkError):
     """The messaging system did not answer in time; whether it acted is unknown."""
 
+    #: The limit of the messaging system that kept messages back all the time; empty: none is known.
+    limit: str = ""
+
+    def limited(self, limit: str) -> LinkTimeout:
+        """This error, with the limit that is behind it."""
+        self.limit = limit
+        return self
+
 
 class LinkRefused(LinkError):
     """The messaging system refused the credentials, the permissions or the TLS handshake."""

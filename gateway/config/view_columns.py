@@ -94,6 +94,8 @@ COLUMN_TEXTS = {
     "OLDEST": "When the oldest of them was enqueued.",
     "MGW_AUDIT.OBJECT_NAME": "What was changed.",
     "ACTIVITY": activity_text(),
+    "ACTIVITY_REASON": "Which limit blocks the job, or what does not move, since NOT_WORKING_SINCE; null unless it is "
+    "BLOCKED or STUCK.",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
     "AGENT_HOST": "Machine the agent runs on.",
     "AGENT_INSTANCE": "1 while the agent runs.",
@@ -171,7 +173,7 @@ COLUMN_TEXTS = {
     "NAME": "Name.",
     "NEXT_TIME": "Always null; reserved.",
     "NEXT_ATTEMPT": "Time of the next attempt of a job in RETRY.",
-    "NOT_WORKING_SINCE": "Since when the job has been connecting, in RETRY, stuck or FAILED; null while it works.",
+    "NOT_WORKING_SINCE": "Since when the job has been connecting, in RETRY, STUCK, BLOCKED or FAILED; null while it works.",
     "OBJECT_NAME": "Job, link, agent or queue it happened to.",
     "OLD_STYLE": "TRUE: made by ADD_SUBSCRIBER or SCHEDULE_PROPAGATION; FALSE: by CREATE_JOB, and belongs to the job.",
     "OLDEST_MESSAGE_AGE": "Seconds the oldest waiting message has waited.",

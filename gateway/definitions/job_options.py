@@ -29,6 +29,7 @@ __all__ = [
     "park_key",
     "park_messages",
     "preserves_id",
+    "stuck_after",
     "unrouted",
 ]
 
@@ -125,6 +126,17 @@ PARK_MESSAGES = Field(
     maximum=1000000,
 )
 
+STUCK_AFTER = Field(
+    "stuck_after",
+    "Seconds after which the job is shown as STUCK when messages are in flight or wait at the source and none of them "
+    "has moved. After 60 s, or what the link says, the gateway connects again by itself.",
+    float,
+    10.0,
+    dynamic=True,
+    minimum=0.5,
+    maximum=3600,
+)
+
 NO_LOCAL = Field(
     "JMS_NoLocal",
     "TRUE: skip messages that a job of this hub published. They are told by their id in the hub (RabbitMQ: the "
@@ -159,6 +171,7 @@ JOB_OPTIONS = (
         maximum=10000,
     ),
     MAX_BATCH_SIZE,
+    STUCK_AFTER,
     Field(
         "PreserveMessageID",
         "TRUE: the message id of the source travels in a field of the destination; with JMS payload types, in both "
@@ -208,6 +221,12 @@ JOB_OPTIONS = (
     PARK_MESSAGES,
     NO_LOCAL,
 )
+
+
+def stuck_after(options: Mapping[str, str]) -> float:
+    """Seconds without progress after which a job with messages is STUCK."""
+    text = next((value for name, value in options.items() if name.lower() == STUCK_AFTER.name), None)
+    return STUCK_AFTER.default if text is None else float(text)
 
 
 def max_message_age(options: Mapping[str, str]) -> float | None:

@@ -65,10 +65,22 @@ JOB_WORDS: tuple[JobWord, ...] = (
     JobWord(
         "STUCK",
         "need",
-        "its thread is blocked in the client library or waits for the hub; never while it waits for the next attempt",
+        "messages are in flight or wait at the source, and none has moved for `stuck_after` seconds, or its thread is "
+        "blocked in the client library or waits for the hub; never while it waits for the next attempt",
         "make sure that the broker and the hub answer: mgw links test LINK",
         "diamond",
         "bold red",
+        trouble=True,
+        activity=True,
+    ),
+    JobWord(
+        "BLOCKED",
+        "trying",
+        "a limit keeps messages back, of the broker, the destination, the link or the hub; ACTIVITY_REASON names it; "
+        "it goes on by itself as soon as there is room",
+        "make room where ACTIVITY_REASON says, or raise that limit",
+        "bar",
+        "yellow",
         trouble=True,
         activity=True,
     ),
@@ -92,8 +104,16 @@ JOB_WORDS: tuple[JobWord, ...] = (
         activity=True,
     ),
     JobWord("CONNECTING", "trying", "it connects, and recovers what it left", "", "dots", activity=True),
+    JobWord(
+        "DRAINING",
+        "paused",
+        "it is about to stop or to reconnect, and waits at most five seconds for what is in flight",
+        "",
+        "dots",
+        activity=True,
+    ),
     JobWord("RUNNING", "fine", "it moves messages", "", "disc", "green", activity=True, works=True),
-    JobWord("IDLE", "fine", "nothing waits", "", "ring", activity=True, works=True),
+    JobWord("IDLE", "fine", "nothing waits and nothing is in flight", "", "ring", activity=True, works=True),
     JobWord("STOPPED", "fine", "its agent does not run it", "start the agent: mgw run --agent AGENT", activity=True),
     JobWord("DISABLED", "paused", "somebody disabled it", "mgw jobs enable JOB", "pause"),
     JobWord(
@@ -125,9 +145,11 @@ def word_of(job_status: str, activity: str, enabled: bool) -> str:
     """One word for a job: its status where that is bad news, otherwise what it does."""
     if job_status in ("FAILED", *LEAVING):
         return job_status
+    if activity == "DRAINING":
+        return activity
     if not enabled:
         return "DISABLED"
-    return "RETRY" if job_status == "RETRY" else activity
+    return "RETRY" if job_status == "RETRY" and activity != "BLOCKED" else activity
 
 
 def activity_text() -> str:

@@ -102,6 +102,8 @@ class Activity(StrEnum):
     IDLE = "IDLE"
     BACKOFF = "BACKOFF"
     STUCK = "STUCK"
+    BLOCKED = "BLOCKED"
+    DRAINING = "DRAINING"
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ METRICS = (
     Metric(
         "mgw_job_not_working_since_timestamp_seconds",
         "gauge",
-        "Since when the job has been connecting, in RETRY, stuck or FAILED; missing while it works.",
+        "Since when the job has been connecting, in RETRY, STUCK, BLOCKED or FAILED; missing while it works.",
         ("job",),
     ),
     Metric("mgw_last_progress_timestamp_seconds", "gauge", "When the job last moved a message.", ("job",)),

@@ -421,8 +421,8 @@ class Agent:
         jobs = {job.id: (key(job.name), job.propagation_type.lower()) for job in snapshot.jobs.values()}
         return Measured.of(told, jobs, [key(link.name) for link in snapshot.links.values()])
 
-    def troubles(self) -> dict[str, tuple[float, str]]:
-        """(since when, last error) of each job that fails, by its name in upper case."""
+    def troubles(self) -> dict[str, tuple[float, str, str]]:
+        """(since when, last error, word for its state) of each job that fails, by its name in upper case."""
         found = [(runner.name, runner.trouble) for runner in list(self._runners.values())]
         return {key(name): trouble for name, trouble in found if trouble is not None}
 

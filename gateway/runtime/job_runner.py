@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from mgw.gateway.observe.levels import TRACE_HIGH, TRACE_LITE
 from mgw.gateway.runtime.connection_quota import no_file
 from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.guarantee_watch import GuaranteeWatch, weaken
+from mgw.gateway.runtime.hindrance import Hindrance, limit_of, patience, said
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_state import JobState
 from mgw.gateway.runtime.job_steps import Lookers
@@ -54,6 +55,8 @@ SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
 SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
 _CONTINUE = "on_missing is continue"
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
+_HINDERED = (Activity.STUCK, Activity.BLOCKED)
+_HOPES = (Activity.CONNECTING, Activity.IDLE, Activity.RUNNING)
 
 
 class JobRunner:
@@ -77,6 +80,9 @@ class JobRunner:
         self._last_loop = engine.clock.monotonic()
         self._last_progress = self._last_loop
         self._resting = False
+        self._patience = patience(setup.job)
+        self._allowed = float("inf")  # seconds for which the thread may be silent now
+        self._limit = ""  # that the last attempt failed at, until the job has recovered
         self.thread = threading.Thread(target=self._run, name=f"job-{setup.job.name}", daemon=True)
 
     @property
@@ -100,8 +106,8 @@ class JobRunner:
         return 0.0 if self._resting else self._engine.clock.monotonic() - self._last_loop
 
     @property
-    def trouble(self) -> tuple[float, str] | None:
-        """Since when it fails (epoch seconds), and the last error."""
+    def trouble(self) -> tuple[float, str, str] | None:
+        """Since when it fails (epoch seconds), the last error, and the word for its state."""
         return self._state.trouble
 
     def state(self) -> list[str]:
@@ -142,16 +148,38 @@ class JobRunner:
         self._setbacks.reset()
         self._wake.set()
 
-    def show_stuck(self) -> None:
-        """Report that the thread does not complete its loop, until it does.
+    @property
+    def overdue(self) -> bool:
+        """Whether the thread, which carries messages, should have come round its loop long ago."""
+        return self.silence - self._allowed > self._patience
+
+    def show_stuck(self, where: str) -> None:
+        """Report that the thread does not complete its loop, until it does. From another thread.
+
+        Args:
+            where: what it does, in words; a limit that is known is told instead.
 
         Raises:
             HubError: it could not be written.
         """
-        since = self._engine.clock.now() - self.silence
+        route = self._route
+        found = None if route is None else route.hindrance(self._patience)
+        if found is None or found.activity is not Activity.BLOCKED:
+            found = Hindrance(Activity.STUCK, f"its thread {where}", self.silence)
+        if self._is_news(found):
+            self._write_hindrance(found)
+
+    def _is_news(self, found: Hindrance) -> bool:
+        """Whether the hub says something else; how many messages are STUCK is no news."""
+        same = found.activity is Activity.STUCK or found.reason == self._state.reason
+        return found.activity is not self._state.activity or not same
+
+    def _write_hindrance(self, found: Hindrance) -> None:
+        since = self._engine.clock.now() - found.seconds
         with self._writing() as conn:
-            run_state.set_activity(conn, self.setup.job.id, Activity.STUCK, now=since)
-        self._state.activity = Activity.STUCK
+            run_state.set_activity(conn, self.setup.job.id, found.activity, now=since, reason=found.reason)
+        self._state.activity, self._state.reason = found.activity, found.reason
+        _LOGGER.info("job %s is %s for %.0f s: %s", self.name, found.activity, found.seconds, found.reason)
 
     # ------------------------------------------------------------------------------------------------- the thread
 
@@ -233,11 +261,14 @@ class JobRunner:
             nodes = " and ".join(dict.fromkeys(filter(None, map(node_of, (source, target)))))
             engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level, nodes))
             changed = self._carry(route, watch, report)
+            self._allowed = float("inf")
+            if route.busy:
+                self._show(Activity.DRAINING)
             route.drain(DRAIN_SECONDS)
             if changed is None:
                 engine.journalist.tell(JobStopped(job.name))
         finally:
-            self._route = None
+            self._route, self._allowed = None, float("inf")
             self._note_links(connected=False)
             route.close()
             watch.close()
@@ -282,6 +313,7 @@ class JobRunner:
         moved = False  # since the last sample
         wait, last = 0.0, float("-inf")  # the first look is quick, so that the state shows at once
         while not self._stop.is_set():
+            self._allowed = 2 * wait + SETTLE_SECONDS
             now = self._last_loop = clock.monotonic()
             counts = route.carry(wait)
             self._trace(counts, clock.monotonic() - now)
@@ -297,7 +329,10 @@ class JobRunner:
             if counts.total:
                 self._given_up = 0
                 last, self._state.moved = clock.monotonic(), clock.now()
+                self._limit = ""
                 self._show(Activity.RUNNING)
+            else:
+                self._look_for_hindrance(route)
             quiet = clock.monotonic() - last >= SETTLE_SECONDS / 2  # a lull between two batches is no rest
             if now >= self._next_sample or (moved and quiet):
                 self._next_sample = now + SAMPLE_SECONDS
@@ -309,6 +344,16 @@ class JobRunner:
                     return answer
                 self._keep(report := answer)
         return None
+
+    def _look_for_hindrance(self, route: Route) -> None:
+        """Nothing has moved just now: say what is in the way, or that nothing is any more."""
+        found = route.hindrance(self._patience)
+        if found is not None:
+            if self._is_news(found):
+                with suppress(HubError):  # it is looked for again
+                    self._write_hindrance(found)
+        elif self._state.activity in _HINDERED:
+            self._show(Activity.RUNNING if route.busy or self._state.waits else Activity.IDLE)
 
     def _trace(self, counts: Counts, seconds: float) -> None:
         level = TRACE_HIGH if counts.total else logging.DEBUG
@@ -326,8 +371,10 @@ class JobRunner:
                     run_state.set_backlog(conn, self.setup.job.id, backlog, now=now)
         route.check_stall(backlog)
         self._engine.journalist.tell_sums(self.name)
-        if idle:
+        if idle and not route.busy and not (backlog is not None and backlog.messages):
             self._show(Activity.IDLE)
+        elif self._state.activity is Activity.CONNECTING:
+            self._show(Activity.RUNNING)
 
     def _recovered(self) -> None:
         away = self._setbacks.away
@@ -336,6 +383,7 @@ class JobRunner:
             run_state.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
         self._state.recovered()
+        self._limit = ""
         self._cautious = False
         if away:
             reaches = self._engine.reaches
@@ -355,12 +403,13 @@ class JobRunner:
             error, settling=self._engine.reaches.of(error, setup.failed_link(error)).settling, waited=waited
         )
         failures = 0 if decision.kind is Kind.TURN else decision.failures
-        text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
+        text = said(error)
         now = engine.clock.now()
         # What waits for confirmations does not work from the moment nothing moves, not only when it gives up.
         vain = isinstance(error, LinkTimeout) and error.operation == "publish"
         since = now - waited if vain else now
-        self._state.failed(decision.status, text, since)
+        limit = self._limit = limit_of(error) if decision.delay is not None else ""
+        self._state.failed(decision.status, text, since, limit)
         failed = setup.failed_link(error)
         if failed is not None and isinstance(error, LinkError):
             engine.link_states.failed(failed.name, text, now)
@@ -379,6 +428,7 @@ class JobRunner:
                     now=now,
                     since=since,
                     retry_at=None if decision.delay is None else now + decision.delay,
+                    limit=limit,
                 )
         except LeaseLost as lost:
             self.lost = lost
@@ -395,7 +445,7 @@ class JobRunner:
             engine.journalist.tell(JobFailed(job.name, failures, text))
             return False
         engine.journalist.tell(JobRetrying(job.name, failures, decision.delay, text))
-        self._state.activity = Activity.BACKOFF
+        self._state.activity = Activity.BLOCKED if limit else Activity.BACKOFF
         self._setbacks.rested(self._rest(decision, error))
         return not self._stop.is_set()
 
@@ -428,10 +478,12 @@ class JobRunner:
     def _show(self, activity: Activity, *, only_if_stopping: bool = False) -> None:
         if activity is self._state.activity or (only_if_stopping and not self._stop.is_set()):
             return
+        if self._limit and activity in _HOPES:  # whether there is room again shows when something moves
+            return
         try:
             with self._writing() as conn:
                 run_state.set_activity(conn, self.setup.job.id, activity, now=self._engine.clock.now())
-            self._state.activity = activity
+            self._state.activity, self._state.reason = activity, ""
             _LOGGER.debug("job %s is %s", self.name, activity)
         except HubError as error:
             _LOGGER.debug("activity of job %s not recorded: %s", self.name, error)

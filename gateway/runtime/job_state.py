@@ -23,7 +23,8 @@ class JobState:
     activity: Activity = Activity.STOPPED
     moved: float | None = None  # the last progress
     next_attempt: float | None = None  # while it waits for it
-    trouble: tuple[float, str] | None = None  # since when it fails, and the last error
+    reason: str = ""  # why it is BLOCKED or STUCK
+    trouble: tuple[float, str, str] | None = None  # since when it fails, the last error, and the word for its state
     guarantee: GuaranteeReport | None = None
     sample: tuple[Backlog, float] | None = None  # what the hub says that waits at the source, and since when
 
@@ -39,10 +40,11 @@ class JobState:
         """Whether something waited at the source when it was looked at last."""
         return self.sample is not None and self.sample[0].messages > 0
 
-    def failed(self, status: JobStatus, error: str, now: float) -> None:
-        """An attempt failed."""
-        self.status, self.sample = status, None
-        self.trouble = (self.trouble[0] if self.trouble else now, error)
+    def failed(self, status: JobStatus, error: str, now: float, limit: str) -> None:
+        """An attempt failed, at a limit or (empty) not; what is not tried again has stopped."""
+        self.status, self.sample, self.reason = status, None, limit
+        word = str(Activity.BLOCKED if limit else JobStatus.RETRY)
+        self.trouble = (self.trouble[0] if self.trouble else now, error, word)
 
     def recovered(self) -> None:
         """It works again."""
@@ -51,7 +53,9 @@ class JobState:
     def lines(self, *, failures: int, silence: float, alive: bool, route: Sequence[str], now: float) -> list[str]:
         """For the log. ``route``: what its two ends have in hand; empty: it is not connected."""
         job, lines = self.job, list[str]()
-        word = self.activity if alive else "its thread has ended"
+        word = str(self.activity) if alive else "its thread has ended"
+        if alive and self.reason:
+            word = f"{word} ({self.reason})"
         way = f"{job.propagation_type} {job.source} to {job.destination}"
         lines.append(f"last progress: {'none' if self.moved is None else at(self.moved, now)}")
         if self.guarantee is not None:

@@ -32,6 +32,7 @@ from mgw.gateway.observe.measures import Measures
 from mgw.gateway.observe.spans import BatchSpans
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.hindrance import Hindrance
 from mgw.gateway.runtime.job_steps import See
 from mgw.gateway.runtime.moves import arrive_at_target
 from mgw.gateway.runtime.plan_requests import PlanningFailed, PlanRequests
@@ -444,6 +445,14 @@ class Route:
     def backlog(self) -> Backlog | None:
         """What waits at the source, where only the route can tell."""
         return self._source.backlog()
+
+    def hindrance(self, patience: float) -> Hindrance | None:
+        """What keeps messages from moving; None: nothing does, or nothing is to be moved. From any thread.
+
+        Args:
+            patience: seconds without progress that are nothing to speak of, unless a limit is known.
+        """
+        return self._destination.hindrance(patience) or self._source.hindrance(patience)
 
     def check_stall(self, backlog: Backlog | None) -> None:
         """Refuse to look healthy while messages wait and none moves.

@@ -1,4 +1,7 @@
-"""Job threads that have not come round their loop for long, and where they are."""
+"""Job threads that have not come round their loop for long, and where they are.
+
+A job that carries messages is shown as STUCK after its ``stuck_after``; any is reported after :data:`STUCK_SECONDS`.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +57,16 @@ class StuckWatch:
                 raise runner.lost
             if runner.alive and runner.silence > STUCK_SECONDS:
                 self._report(job_id, runner)
-            else:
-                self._stuck.discard(job_id)
+                continue
+            self._stuck.discard(job_id)
+            if runner.alive and runner.overdue:
+                runner.show_stuck(whereabouts(runner.thread.ident))
 
     def _report(self, job_id: int, runner: JobRunner) -> None:
         if job_id in self._stuck:
             return
         where = whereabouts(runner.thread.ident)
         runner.interrupt()
-        runner.show_stuck()
+        runner.show_stuck(where)
         self._stuck.add(job_id)  # when it is written: a hub that is away now is told in the next round
         self._journalist.tell(JobStuck(runner.name, runner.silence, f"its thread {where}"))

@@ -63,6 +63,7 @@ __all__ = [
 
 
 _WITHOUT_AGENT = ("FAILED", "DISABLED", *LEAVING)
+_HELD_BACK = ("STUCK", "BLOCKED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class GatewayState:
         for job in jobs:
             word = self.state_of(job)
             if word in IN_TROUBLE and job.enabled == "TRUE":
-                groups.setdefault((word, job.last_error_msg), []).append(job.job_name)
+                groups.setdefault((word, reason_of(job)), []).append(job.job_name)
         lines = _agent_troubles(self.agents, self.jobs)
         for (word, error), names in groups.items():
             reason = f": {error}" if error else ""
@@ -182,9 +183,10 @@ def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
     result = _agent_troubles(agents, jobs)
     for job in jobs:
         if state_of(job) in IN_TROUBLE and job.enabled == "TRUE":
-            reason = f": {job.last_error_msg}" if job.last_error_msg else ""
+            reason = f": {why}" if (why := reason_of(job)) else ""
             again = f"; next attempt {job.next_attempt} UTC" if job.next_attempt else ""
-            result.append(f"job {job.job_name} is {state_of(job)}{reason}{again}")
+            since = f" since {job.not_working_since} UTC" if state_of(job) in _HELD_BACK else ""
+            result.append(f"job {job.job_name} is {state_of(job)}{since}{reason}{again}")
     return result
 
 
@@ -204,6 +206,12 @@ def _agent_troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> lis
 def state_of(job: JobRow) -> str:
     """One word for a job: its status where that is bad news, otherwise what it does."""
     return word_of(job.status, job.activity, job.enabled == "TRUE")
+
+
+def reason_of(job: JobRow) -> str | None:
+    """Why a job is in its state: what keeps its messages back, else its last error."""
+    held = job.activity_reason if state_of(job) in _HELD_BACK and job.status != "RETRY" else None
+    return held or job.last_error_msg
 
 
 def knows_backlog(job: JobRow) -> bool:

@@ -142,8 +142,8 @@ class Probes(HubProbes):
         """The same by what was read already."""
         running = self._supervisor.agent
         seen = {
-            name: Observation("RETRY", since, error)
-            for name, (since, error) in (running.troubles() if running is not None else {}).items()
+            name: Observation(word, since, error)
+            for name, (since, error, word) in (running.troubles() if running is not None else {}).items()
         }
         chosen = self.agent if agent is None else None if agent == "*" else agent
         health = judge(found, agent=chosen, max_age=max_age, seen=seen)

@@ -252,14 +252,15 @@ _FINE = frozenset(each.word for each in JOB_WORDS if each.mood in ("fine", "paus
 
 
 def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[float, float] | None) -> Entry:
-    word = word_of(row.status, row.activity, row.enabled)
+    ended = row.activity == "DRAINING" and agent.state not in ("RUNNING", "SHUTTING_DOWN")
+    word = word_of(row.status, "STOPPED" if ended else row.activity, row.enabled)
     entry = Entry("job", row.name_key, row.agent_key, word, row.not_working_since)
     if not row.enabled or word in LEAVING:
         return replace(entry, since=None)
     if agent.state != "RUNNING":
         return replace(
             entry,
-            state="FAILED" if word == "FAILED" else "STOPPED",
+            state=word if word in ("FAILED", "DRAINING") else "STOPPED",
             since=agent.since,
             healthy=agent.healthy,
             reason=f"job {row.name_key} does not run: its agent {agent.name} is {agent.state}",
@@ -267,7 +268,7 @@ def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[fl
         )
     if word not in _FINE:
         since = row.last_error_time if row.not_working_since is None else row.not_working_since
-        return _overdue(replace(entry, since=since), _reason(row.last_error_msg, word), now, max_age)
+        return _overdue(replace(entry, since=since), _reason(row, word), now, max_age)
     if late is not None:
         return replace(
             entry,
@@ -279,12 +280,13 @@ def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[fl
     return entry
 
 
-def _reason(error: str | None, word: str) -> str:
+def _reason(row: JobSigns, word: str) -> str:
     if word == "CONNECTING":
         return "it has not connected yet"
-    if word == "STUCK":
-        return "its thread is blocked in the client library or waits for the hub, as its last event says"
-    return error or "no reason is known"
+    if word in ("STUCK", "BLOCKED") and row.activity_reason:
+        failed = row.status == "RETRY" and row.last_error_msg
+        return failed or f"{row.activity_reason}; cure: {BY_WORD[word].cure}"
+    return row.last_error_msg or "no reason is known"
 
 
 def _overdue(entry: Entry, error: str, now: float, max_age: float) -> Entry:

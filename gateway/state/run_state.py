@@ -139,8 +139,10 @@ def record_failure(
     now: float,
     retry_at: float | None,
     since: float | None = None,
+    limit: str = "",
 ) -> None:
-    """Store a failed attempt; a job marked for removal keeps that mark. ``since``: when it began to wait in vain."""
+    """Store a failed attempt; a job marked for removal keeps that mark. ``since``: when it began to wait in vain;
+    ``limit``: what keeps messages back, where that is why it failed."""
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id == job_id, job_state.c.status.not_in(_LEAVING))
@@ -150,7 +152,8 @@ def record_failure(
             last_error_msg=error[:4000],
             last_error_time=now,
             next_attempt=retry_at,
-            activity=Activity.BACKOFF if retry_at is not None else Activity.STOPPED,
+            activity=Activity.STOPPED if retry_at is None else Activity.BLOCKED if limit else Activity.BACKOFF,
+            activity_reason=limit or None,
             not_working_since=sa.func.coalesce(job_state.c.not_working_since, now if since is None else since),
         )
     )
@@ -177,16 +180,20 @@ def revive(conn: sa.Connection, job_id: int) -> None:
 _WORKING = (Activity.RUNNING, Activity.IDLE)
 
 
-def set_activity(conn: sa.Connection, job_id: int, activity: Activity, *, now: float) -> None:
-    """What the job is doing since ``now``.
+_ENDING = (Activity.STOPPED, Activity.DRAINING)
 
-    A job works when it is RUNNING or IDLE and has recovered from its failures. One that is stopped keeps what is known.
+
+def set_activity(conn: sa.Connection, job_id: int, activity: Activity, *, now: float, reason: str = "") -> None:
+    """What the job is doing since ``now``, and why.
+
+    A job works when it is RUNNING or IDLE and has recovered from its failures. One that is stopped, or about to be,
+    keeps what is known.
     """
-    values: dict[str, object] = {"activity": activity}
+    values: dict[str, object] = {"activity": activity, "activity_reason": reason or None}
     since = job_state.c.not_working_since
     if activity in _WORKING:
         values["not_working_since"] = sa.case((job_state.c.status != JobStatus.READY, since), else_=None)
-    elif activity is not Activity.STOPPED:
+    elif activity not in _ENDING:
         values["not_working_since"] = sa.func.coalesce(since, now)
     conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(**values))
 
@@ -227,7 +234,7 @@ def reset_counters(conn: sa.Connection, job_ids: Sequence[int]) -> None:
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id.in_(job_ids))
-        .values(**dict.fromkeys(_COUNTERS, 0), activity=Activity.STOPPED, next_attempt=None)
+        .values(**dict.fromkeys(_COUNTERS, 0), activity=Activity.STOPPED, activity_reason=None, next_attempt=None)
     )
     conn.execute(
         sa.update(job_state)

@@ -106,6 +106,7 @@ class JobRow:
     enabled: str  # TRUE, FALSE
     status: str
     activity: str
+    activity_reason: str | None
     failures: int
     propagated_msgs: int
     exceptionq_msgs: int
@@ -234,6 +235,7 @@ class JobSigns:
     enabled: bool
     status: str
     activity: str
+    activity_reason: str | None
     failures: int
     not_working_since: float | None
     last_error_msg: str | None

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import FLAG_CHECK as FLAG
 from mgw.gateway.aq import add_checks
 from mgw.gateway.aq import one_of_check as one_of
+from mgw.gateway.definitions.job_words import ACTIVITIES
 from mgw.gateway.definitions.roles import ROLES
 
 __all__ = [
@@ -49,6 +50,7 @@ metadata = sa.MetaData()
 _id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _time = sa.Double
 _JOB_STATUS = "status IN ('READY','RETRY','FAILED','DELETE_PENDING','SUBSCRIBER_DELETE_PENDING')"
+_ACTIVITIES = f"activity {one_of(sorted(ACTIVITIES))}"
 
 agent = sa.Table(
     "gw_agent",
@@ -215,10 +217,9 @@ job_state = sa.Table(
     sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
     sa.Column("not_working_since", _time),  # since when it connects, waits after a failure or is stuck; NULL: it works
     sa.Column("unrouted_total", _id, nullable=False, server_default="0"),  # of the discarded: no subscriber wanted them
+    sa.Column("activity_reason", sa.Text),  # why it is BLOCKED or STUCK
     sa.CheckConstraint(_JOB_STATUS, name="gw_job_state_status"),
-    sa.CheckConstraint(
-        "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"
-    ),
+    sa.CheckConstraint(_ACTIVITIES, name="gw_job_state_activity"),
 )
 
 position = sa.Table(
@@ -431,9 +432,7 @@ job_history = sa.Table(
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("activity", sa.Text, nullable=False),
     sa.CheckConstraint(_JOB_STATUS, name="gw_job_history_status"),
-    sa.CheckConstraint(
-        "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_history_activity"
-    ),
+    sa.CheckConstraint(_ACTIVITIES, name="gw_job_history_activity"),
 )
 
 #: Certificates of links and of their brokers, as the agents last saw them.

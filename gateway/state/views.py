@@ -182,6 +182,7 @@ def _jobs(d: Dialect) -> tuple[dict[str, str], str]:
         "STATUS": "s.status",
         "TRANSFORMATION": "upper(j.transformation)",
         "ACTIVITY": "s.activity",
+        "ACTIVITY_REASON": "s.activity_reason",
         "GUARANTEE": "s.guarantee",
         "GUARANTEE_NOTE": "s.guarantee_note",
         "BACKLOG": _BACKLOG,

@@ -276,6 +276,10 @@ class Producer(Protocol):
         """Ask for the topic over a connection that is there, without waiting long."""
         ...
 
+    def throttled(self) -> bool:
+        """Whether a quota of the cluster holds requests back now, as far as the client tells; from any thread."""
+        ...
+
     def heard(self) -> float | None:
         """Seconds since a server told of topics, which the client asks for by itself; None: no connection, or not
         known."""
@@ -303,6 +307,10 @@ class Transactions(Protocol):
 
     def ask(self, topic: str) -> Asked:
         """See :meth:`Producer.ask`."""
+        ...
+
+    def throttled(self) -> bool:
+        """See :meth:`Producer.throttled`."""
         ...
 
     def heard(self) -> float | None:

@@ -26,10 +26,11 @@ from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from mgw.transforms.kafka import Rules
 from mgw.transforms.message import Message
 
-__all__ = ["KafkaDestination"]
+__all__ = ["QUOTA", "KafkaDestination"]
 
 MAX_RECORDS = 20_000  # under way at a time
 MAX_BYTES = 64 * 1024 * 1024
+QUOTA = "quota of the Kafka cluster: it throttles this client"
 _OUTCOMES = 2.0  # seconds that the outcome of what is under way is waited for after a failure
 
 
@@ -177,6 +178,12 @@ class KafkaDestination:
     def _error(self, error: BaseException) -> LinkError:
         self._failed_at = time.monotonic()
         return self._target.error(error)
+
+    @property
+    def limit(self) -> str:
+        """See :class:`mgw.links.contract.Limited`: a quota of the cluster."""
+        producer = self._producer
+        return QUOTA if producer is not None and producer.throttled() else ""
 
     def interrupt(self) -> None:
         """See :meth:`mgw.links.contract.Destination.interrupt`."""

@@ -16,6 +16,7 @@ from itertools import chain
 from mgw.links.contract import Direction, Encoded, JobUse, Recovered
 from mgw.links.kafka.client import Flight, Sendable, Transactions
 from mgw.links.kafka.connection import describe
+from mgw.links.kafka.destination import QUOTA
 from mgw.links.kafka.left_open import end_as_decided
 from mgw.links.kafka.pulse import Pulse
 from mgw.links.kafka.sending_log import SendingLog
@@ -229,6 +230,12 @@ class KafkaExactDestination:
             records += len(messages)
             size += more
         return group
+
+    @property
+    def limit(self) -> str:
+        """See :class:`mgw.links.contract.Limited`: a quota of the cluster."""
+        transactions = self._transactions
+        return QUOTA if transactions is not None and transactions.throttled() else ""
 
     def interrupt(self) -> None:
         """See :meth:`mgw.links.contract.Destination.interrupt`."""

@@ -12,7 +12,7 @@ from mgw.links.contract import Encoded, JobUse, Recovered
 from mgw.links.placement import Placement, placed
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.end import End
-from mgw.links.rabbitmq.errors import missing
+from mgw.links.rabbitmq.errors import alarm, missing
 from mgw.links.rabbitmq.frames import Returned, message_frames, publish_method, routing_key_of
 from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.amqp import Rules, encode, encode_known
@@ -340,7 +340,7 @@ class RabbitDestination(End):
             operation=operation,
             cause=blocked or "the broker is overloaded or stuck",
             cure="check the broker; AMQP_ConfirmTimeout sets the limit",
-        )
+        ).limited(alarm(session.blocked))
 
 
 def _at_once() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgw.links.contract import JobUse
 from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.errors import alarm
 from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.errors import LinkUnavailable
 
@@ -17,6 +18,12 @@ class End:
         self._settings = settings
         self._use = use
         self._session: Session | None = None
+
+    @property
+    def limit(self) -> str:
+        """See :class:`mgw.links.contract.Limited`: an alarm of the broker."""
+        session = self._session
+        return "" if session is None else alarm(session.blocked)
 
     def interrupt(self) -> None:
         """See :meth:`mgw.links.contract.Source.interrupt`."""

@@ -51,6 +51,11 @@ def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
     )
 
 
+def alarm(blocked: str) -> str:
+    """The limit of a broker that says connection.blocked with this reason; empty: it does not."""
+    return f"alarm of RabbitMQ: {blocked}" if blocked else ""
+
+
 def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
     error: BaseException, operation: str, settings: Settings, blocked: str = ""
 ) -> LinkError:
@@ -102,6 +107,8 @@ def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
         )
         reason, cure = found
     failed = kind(what, link=settings.link, operation=operation, cause=reason, cure=cure)
+    if isinstance(failed, LinkTimeout) and isinstance(cause, exceptions.ConnectionBlockedTimeout):
+        failed.limited(alarm(blocked or "memory or disk"))
     if isinstance(failed, DeliveryRejected) and "partial tx" not in reason:
         failed.number = 805
         failed.blame = Blame.MESSAGE if getattr(cause, "reply_code", 0) == _PRECONDITION_FAILED else Blame.UNKNOWN

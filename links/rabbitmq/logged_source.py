@@ -13,6 +13,7 @@ from typing import Any
 from mgw.links.contract import Backlog, Batch, JobUse
 from mgw.links.rabbitmq.conditions import look_at_queue
 from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.errors import alarm
 from mgw.links.rabbitmq.frames import Incoming, ack_frame, commit_frame
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
@@ -170,16 +171,16 @@ class LoggedSource(RabbitSource):
         seconds = self._settings.answer_timeout
         session.pump(seconds, lambda: self._committing is None, "settle")
         if self._committing is not None:
-            alarm = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
+            blocked = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
             session.suspect()
             raise LinkTimeout(
                 f"foreign queue {self._use.endpoint.full_name}: RabbitMQ did not commit acknowledgements "
                 f"within {seconds:g} s",
                 link=self._settings.link,
                 operation="settle",
-                cause=alarm or "the broker is overloaded or stuck",
+                cause=blocked or "the broker is overloaded or stuck",
                 cure="check the broker; AMQP_AnswerTimeout sets the limit",
-            )
+            ).limited(alarm(session.blocked))
 
 
 def _expires(properties: bytes) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from mgw.gateway.services.verdict import Health, Look, Observation, judge
+from mgw.gateway.services.verdict import BY_WORD, Health, Look, Observation, judge
 from mgw.gateway.state.status import AgentSigns, JobSigns, LinkSigns, Signs
 from mgw.transforms.errors import GatewayError
 
 NOW = 1_000_000.0
 AGENT = AgentSigns("A", "RUNNING", NOW + 10, NOW - 5, NOW - 500, None, None)
 JOB = JobSigns(
-    "J", "A", "L", "INBOUND", "Q@L", "MGW.H", "{}", True, "READY", "IDLE", 0, None, None, None,
+    "J", "A", "L", "INBOUND", "Q@L", "MGW.H", "{}", True, "READY", "IDLE", None, 0, None, None, None,
     NOW - 3, "exact", 0, None, 0, 0, 0, 0, 0, 0,
 )  # fmt: skip
 AWAY = "broker 127.0.0.1:1 cannot be reached; cause: refused; cure: start the broker"
@@ -46,6 +46,8 @@ def test_a_job_that_works_is_healthy(activity: str) -> None:
         ("RETRY", "IDLE", "RETRY"),
         ("FAILED", "STOPPED", "FAILED"),
         ("READY", "STUCK", "STUCK"),
+        ("READY", "BLOCKED", "BLOCKED"),
+        ("RETRY", "BLOCKED", "BLOCKED"),
         ("READY", "CONNECTING", "CONNECTING"),
     ],
 )
@@ -66,6 +68,27 @@ def test_reason_and_cure_are_those_of_the_last_error() -> None:
     (entry,) = verdict(job).jobs
     assert entry.reason.endswith(": broker 127.0.0.1:1 cannot be reached; cause: refused")
     assert entry.cure == "start the broker"
+
+
+@pytest.mark.parametrize("activity", ["STUCK", "BLOCKED"])
+def test_what_keeps_messages_back_is_the_reason(activity: str) -> None:
+    job = replace(
+        JOB, activity=activity, activity_reason="alarm: memory", not_working_since=NOW - 5, last_error_msg=AWAY
+    )
+    (entry,) = verdict(job).jobs
+    assert entry.reason.endswith(": alarm: memory")
+    assert entry.cure == BY_WORD[activity].cure
+
+
+def test_a_job_that_drains_says_so_while_its_agent_is_there() -> None:
+    job = replace(JOB, activity="DRAINING", enabled=False)
+    assert [entry.state for entry in verdict(job).jobs] == ["DRAINING"]
+    leaving = replace(AGENT, status="SHUTTING_DOWN")
+    running = replace(job, enabled=True)
+    assert [entry.state for entry in verdict(running, agents=(leaving,)).jobs] == ["DRAINING"]
+    gone = replace(AGENT, lease_expires=NOW - 1)
+    assert [entry.state for entry in verdict(running, agents=(gone,)).jobs] == ["STOPPED"]
+    assert [entry.state for entry in verdict(job, agents=(gone,)).jobs] == ["DISABLED"]
 
 
 def test_a_job_of_an_upgraded_hub_is_judged_by_its_last_error() -> None:

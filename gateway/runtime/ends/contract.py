@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import MessageRefused, transfer
 from mgw.gateway.observe.events import Event
+from mgw.gateway.runtime.hindrance import Hindrance
 from mgw.gateway.runtime.job_steps import See
 from mgw.gateway.runtime.sizing import Sizing
 from mgw.gateway.state.run_state import Counts, JobRow
@@ -167,6 +168,10 @@ class SourceEnd:
         """What waits, where only the source can tell."""
         return None
 
+    def hindrance(self, patience: float) -> Hindrance | None:  # noqa: ARG002
+        """Why nothing has been read for longer than ``patience`` seconds although messages wait; from any thread."""
+        return None
+
     def check_stall(self, backlog: Backlog | None) -> None:
         """Refuse to look healthy while messages wait and none moves (LinkTimeout)."""
 
@@ -235,6 +240,11 @@ class DestinationEnd:
 
     def wait(self, seconds: float) -> None:
         """Wait for something to be finished, or for :meth:`interrupt`."""
+
+    def hindrance(self, patience: float) -> Hindrance | None:  # noqa: ARG002
+        """Which limit keeps back what is on its way, or that nothing of it has been confirmed for longer than
+        ``patience`` seconds; from any thread."""
+        return None
 
     def check_stall(self) -> None:
         """Refuse to look healthy while nothing is confirmed (LinkTimeout)."""

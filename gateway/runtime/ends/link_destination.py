@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from mgw.gateway.definitions.objects import Activity
 from mgw.gateway.observe.batch_trace import trace_flight
 from mgw.gateway.runtime.ends.contract import DestinationEnd, Encode
+from mgw.gateway.runtime.hindrance import BLOCKED_SECONDS, Hindrance
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.runtime.sizing import Sizing
-from mgw.links.contract import Bounded, Destination, Recovered
+from mgw.links.contract import Bounded, Destination, Limited, Recovered
 from mgw.links.place import AskPlace, Place, nowhere
 from mgw.transforms.errors import LinkTimeout
 
@@ -128,6 +130,19 @@ class LinkDestination(DestinationEnd):
         """Wait for a confirmation, or keep the connection alive for so long."""
         self.link.confirmed(seconds if not self.flights else min(seconds, 1.0))
 
+    def hindrance(self, patience: float) -> Hindrance | None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.hindrance`."""
+        if not self.flights:
+            return None
+        silence = self._context.clock.monotonic() - self._last_confirmed
+        limit = self.link.limit if isinstance(self.link, Limited) and silence > BLOCKED_SECONDS else ""
+        if limit:
+            return Hindrance(Activity.BLOCKED, limit, silence)
+        if silence <= patience:
+            return None
+        reason = f"{self.in_flight} messages sent to {self._context.job.destination} are not confirmed"
+        return Hindrance(Activity.STUCK, reason, silence)
+
     def check_stall(self) -> None:
         """Refuse to wait forever.
 
@@ -136,13 +151,14 @@ class LinkDestination(DestinationEnd):
         """
         silence = self._context.clock.monotonic() - self._last_confirmed
         if self.flights and silence > self._context.stall_seconds:
+            limit = self.link.limit if isinstance(self.link, Limited) else ""
             raise LinkTimeout(
                 f"{self.in_flight} messages sent to {self._context.job.destination} are not confirmed "
                 f"for {silence:.0f} s",
                 operation="publish",
-                cause="the messaging system is blocked or the connection is stuck",
+                cause=limit or "the messaging system is blocked or the connection is stuck",
                 cure="the gateway reconnects and sends the messages again; check the alarms of the messaging system",
-            )
+            ).limited(limit)
 
     def state(self) -> str:
         """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.state`."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from mgw.gateway.aq import transfer
+from mgw.gateway.definitions.objects import Activity
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
 from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned, MessagesFiltered
@@ -17,6 +18,7 @@ from mgw.gateway.observe.gap_events import MISSED, MessagesMissing, unbounded
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
+from mgw.gateway.runtime.hindrance import Hindrance
 from mgw.gateway.runtime.job_steps import Conversion, See, seen
 from mgw.gateway.runtime.moves import arrive_at_source
 from mgw.gateway.runtime.origin import origin_of
@@ -131,6 +133,8 @@ class LinkSource(SourceEnd):
         self._fit = self._only_fit = conversion.only_fit
         self._exceptions = exceptions
         self._last_read = context.clock.monotonic()
+        self._waiting: float | None = None  # since when (monotonic) something waits, as far as it was looked at
+        self._waits = 0  # messages, at the last look
         self._over: list[Mark] = []  # entries of the hub that mean nothing as soon as the source has a batch
         self._at: Mapping[str, str] = {}  # the positions in the hub
         self._read_last = self._settled_last = ""  # origins
@@ -360,7 +364,24 @@ class LinkSource(SourceEnd):
 
     def backlog(self) -> Backlog | None:
         """What waits at the source."""
-        return self.link.backlog()
+        found = self.link.backlog()
+        if found is None or not found.messages:
+            self._waiting = None
+        elif self._waiting is None:
+            self._waiting = self._context.clock.monotonic()
+        self._waits = 0 if found is None else found.messages
+        return found
+
+    def hindrance(self, patience: float) -> Hindrance | None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.hindrance`."""
+        waiting = self._waiting
+        if waiting is None:
+            return None
+        silence = self._context.clock.monotonic() - max(waiting, self._last_read)
+        if silence <= patience:
+            return None
+        reason = f"{self._waits} messages wait at {self._context.job.source}, but none is delivered"
+        return Hindrance(Activity.STUCK, reason, silence)
 
     def check_stall(self, backlog: Backlog | None) -> None:
         """Refuse to look healthy while messages wait and none is delivered.

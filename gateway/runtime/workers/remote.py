@@ -43,7 +43,7 @@ class RemoteJob:
         self.resets = resets
         self.stopping = False
         self.connected = False
-        self.trouble: tuple[float, str] | None = None
+        self.trouble: tuple[float, str, str] | None = None
         self._pool = pool
         self._over = threading.Event()
 

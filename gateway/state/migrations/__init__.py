@@ -280,6 +280,13 @@ def _schedules(changes: Changes) -> None:
     )
 
 
+def _progress(changes: Changes) -> None:
+    changes.add_column("gw_job_state", "activity_reason TEXT")
+    known = "'BACKOFF', 'BLOCKED', 'CONNECTING', 'DRAINING', 'IDLE', 'RUNNING', 'STOPPED', 'STUCK'"
+    changes.replace_check("gw_job_state", "gw_job_state_activity", f"activity IN ({known})")
+    changes.replace_check("gw_job_history", "gw_job_history_activity", f"activity IN ({known})")
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -297,4 +304,5 @@ STEPS = (
     Step(15, "agents tell which keys they read secrets with; MGW_CERTIFICATES shows when certificates end", _security),
     Step(16, "MGW_AUDIT shows every change of administration, and the generation that it belongs to", _views),
     Step(17, "subscribers and schedules of the old style; MGW_SUBSCRIBERS, MGW_SCHEDULES", _schedules),
+    Step(18, "jobs tell that a limit blocks them, or that they drain; MGW_JOBS has ACTIVITY_REASON", _progress),
 )

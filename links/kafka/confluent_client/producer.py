@@ -258,6 +258,10 @@ class ConfluentProducer:
         """See :meth:`mgw.links.kafka.client.Producer.ask`."""
         return self._known.answer(topic)
 
+    def throttled(self) -> bool:
+        """See :meth:`mgw.links.kafka.client.Producer.throttled`; the library holds requests back without a word."""
+        return False
+
     def heard(self) -> float | None:
         """See :meth:`mgw.links.kafka.client.Producer.heard`; the library does not tell."""
         return None

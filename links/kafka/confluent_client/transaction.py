@@ -110,6 +110,10 @@ class ConfluentTransactions:
         """See :meth:`mgw.links.kafka.client.Transactions.ask`."""
         return self._known.answer(topic)
 
+    def throttled(self) -> bool:
+        """See :meth:`mgw.links.kafka.client.Producer.throttled`."""
+        return False
+
     def heard(self) -> float | None:
         """See :meth:`mgw.links.kafka.client.Transactions.heard`; the library does not tell."""
         return None

@@ -225,6 +225,11 @@ class Producer(KafkaProducer):  # type: ignore[misc]
         """See :meth:`mgw.links.kafka.client.Producer.ask`."""
         return self._metadata.request_update()  # type: ignore[no-any-return]
 
+    def throttled(self) -> bool:
+        """See :meth:`mgw.links.kafka.client.Producer.throttled`."""
+        now = time.monotonic()
+        return any(connection._throttle_time > now for connection in list(self._metadata._manager._conns.values()))
+
     def heard(self) -> float | None:
         """See :meth:`mgw.links.kafka.client.Producer.heard`."""
         if not any(connection.connected for connection in list(self._metadata._manager._conns.values())):

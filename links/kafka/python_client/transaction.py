@@ -156,6 +156,10 @@ class Transactions:
         """See :meth:`mgw.links.kafka.client.Transactions.ask`."""
         return self.producer.ask(topic)
 
+    def throttled(self) -> bool:
+        """See :meth:`mgw.links.kafka.client.Producer.throttled`."""
+        return self.producer.throttled()
+
     def heard(self) -> float | None:
         """See :meth:`mgw.links.kafka.client.Transactions.heard`."""
         return self.producer.heard()

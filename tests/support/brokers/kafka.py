@@ -155,6 +155,22 @@ class Kafka(Server):
         finally:
             admin.close()
 
+    def set_producer_quota(self, rate: int | None) -> None:
+        """Let every client of no quota of its own write so many bytes a second; None: as many as it likes."""
+        from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest as Request
+
+        from tests.support.kafka_clients import KafkaAdminClient
+
+        change = Request.EntryData.OpData(key="producer_byte_rate", value=float(rate or 0), remove=rate is None)
+        everybody = Request.EntryData.EntityData(entity_type="client-id", entity_name=None)
+        request = Request(entries=[Request.EntryData(entity=[everybody], ops=[change])], validate_only=False)
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            answer = admin._manager.run(admin._manager.send, request)
+            assert not any(entry.error_code for entry in answer.entries), answer
+        finally:
+            admin.close()
+
     def proxy(self) -> TcpProxy:
         """A proxy, not yet started, for clients that use ``proxied_bootstrap``."""
         return TcpProxy(LOOPBACK, self.behind_proxy, port=self.proxy_port)
