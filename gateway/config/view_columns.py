@@ -173,7 +173,8 @@ COLUMN_TEXTS = {
     "NAME": "Name.",
     "NEXT_TIME": "Always null; reserved.",
     "NEXT_ATTEMPT": "Time of the next attempt of a job in RETRY.",
-    "NOT_WORKING_SINCE": "Since when the job has been connecting, in RETRY, STUCK, BLOCKED or FAILED; null while it works.",
+    "NOT_WORKING_SINCE": "Since when the job has been connecting, in RETRY, STUCK, BLOCKED or FAILED; null while it "
+    "works.",
     "OBJECT_NAME": "Job, link, agent or queue it happened to.",
     "OLD_STYLE": "TRUE: made by ADD_SUBSCRIBER or SCHEDULE_PROPAGATION; FALSE: by CREATE_JOB, and belongs to the job.",
     "OLDEST_MESSAGE_AGE": "Seconds the oldest waiting message has waited.",
