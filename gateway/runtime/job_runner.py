@@ -408,7 +408,8 @@ class JobRunner:
         # What waits for confirmations does not work from the moment nothing moves, not only when it gives up.
         vain = isinstance(error, LinkTimeout) and error.operation == "publish"
         since = now - waited if vain else now
-        limit = self._limit = limit_of(error) if decision.delay is not None else ""
+        limit = limit_of(error) if decision.delay is not None else ""
+        self._limit = limit if decision.kind is not Kind.TURN else ""  # an attempt that begins has its connection
         self._state.failed(decision.status, text, since, limit)
         failed = setup.failed_link(error)
         if failed is not None and isinstance(error, LinkError):

@@ -5,15 +5,20 @@ A job that carries messages is shown as STUCK after its ``stuck_after``; any is 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 
 from mgw.gateway.observe.events import JobStuck, Journalist
 from mgw.gateway.runtime.job_runner import JobRunner
+from mgw.transforms.errors import HubError, LeaseLost
 
 __all__ = ["STUCK_SECONDS", "StuckWatch", "whereabouts"]
 
 STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so long is reported
+
+_HUB = "waits for the hub"
+_LOGGER = logging.getLogger("mgw.engine")
 
 #: What a thread does, by the beginning of the module of ours that it entered last.
 _PLACES = (
@@ -21,8 +26,8 @@ _PLACES = (
     ("mgw.gateway.runtime.ends.link_", "is blocked in the client library"),  # of a link from another package
     ("mgw.transforms.", "is in a rule or a transformation"),
     ("mgw.gateway.runtime.plan_requests", "waits for the transaction of another job, which plans its messages"),
-    ("mgw.gateway.runtime.resting_queues", "waits for the hub"),
-    ("mgw.gateway.aq.", "waits for the hub"),
+    ("mgw.gateway.runtime.resting_queues", _HUB),
+    ("mgw.gateway.aq.", _HUB),
 )
 
 
@@ -60,7 +65,19 @@ class StuckWatch:
                 continue
             self._stuck.discard(job_id)
             if runner.alive and runner.overdue:
-                runner.show_stuck(whereabouts(runner.thread.ident))
+                self._show(runner)
+
+    def _show(self, runner: JobRunner) -> None:
+        """Show a job as STUCK; not while it is the hub that does not answer, which would hold up the caller, too."""
+        where = whereabouts(runner.thread.ident)
+        if where == _HUB:
+            return
+        try:
+            runner.show_stuck(where)
+        except LeaseLost:
+            raise
+        except HubError as error:
+            _LOGGER.debug("job %s not shown as stuck: %s", runner.name, error)
 
     def _report(self, job_id: int, runner: JobRunner) -> None:
         if job_id in self._stuck:
