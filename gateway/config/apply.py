@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from mgw.gateway.aq import Hub, QueueAdmin, Undertaking, part_of
-from mgw.gateway.config import hub_queues, object_types, security
+from mgw.gateway.aq import Hub, Undertaking
+from mgw.gateway.config.generation_progress import Progress
 from mgw.gateway.config.holding import FILE_CURE, refuse_losses, with_held
+from mgw.gateway.config.hub_steps import HUB_STEPS, alter_queue, remove_from_hub
 from mgw.gateway.config.models import (
     AgentModel,
     Document,
-    GrantModel,
     JobModel,
     LinkModel,
     ModuleModel,
@@ -27,8 +27,9 @@ from mgw.gateway.config.models import (
 )
 from mgw.gateway.config.plan import Action, Refuse, Verb, compare
 from mgw.gateway.config.running import read_running
+from mgw.gateway.config.unchanged import seen_of, unaffected
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, split_foreign
-from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora
+from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora, Overtaken
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
@@ -80,54 +81,40 @@ def apply_actions(
     if not force:
         refuse_losses(actions, cure)
     waited = False
-    progress = _Progress(admin.hub, actions, under)
+    progress = Progress(admin.hub, actions, under)
     for at, action in enumerate(actions):
         if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
             _await_agents(admin)
             waited = True
-        if action.changes_hub:
-            with progress.step(action):
-                apply_action(admin, document, action, force=force, later=actions[at + 1 :])
-        yield action
+        yield _done(admin, document, actions, at, progress, force=force)
     progress.end()
 
 
-class _Progress:
-    """Makes one generation of the steps of a plan. A step alone is that by itself, unless it has several parts."""
-
-    def __init__(self, hub: Hub, actions: Sequence[Action], under: Undertaking | None) -> None:
-        steps = [action for action in actions if action.changes_hub]
-        self._hub = hub
-        self._done: Counter[Verb] = Counter()
-        self._under = under or Undertaking("apply", "configuration")
-        self._alone = under is None and len(steps) == 1 and steps[0].section != "agents"
-
-    @contextmanager
-    def step(self, action: Action, *, last: bool = True) -> Iterator[None]:
-        """One step; ``last``: none follows where it is refused."""
-        if self._alone:
-            yield
-            return
+def _done(
+    admin: GatewayAdmin,
+    document: Document,
+    actions: Sequence[Action],
+    at: int,
+    progress: Progress,
+    *,
+    force: bool,
+    last: bool = True,
+) -> Action:
+    """A step that is over; where another process has just done the same, there is nothing left to do."""
+    action = actions[at]
+    if not action.changes_hub:
+        return action
+    with progress.step(action, last=last):
         try:
-            with part_of(self._under):
-                yield
-        except GatewayError as error:
-            if last:
-                with suppress(GatewayError):  # that the step was refused counts more
-                    self._close(f"failed at {action.object}: {error.what}")
-            raise
-        self._done[action.verb] += 1
-
-    def end(self) -> None:
-        """All steps are over."""
-        if not self._alone:
-            words = {Verb.CREATE: "created", Verb.ALTER: "altered", Verb.REMOVE: "removed"}
-            self._close(", ".join(f"{self._done[verb]} {word}" for verb, word in words.items() if self._done[verb]))
-
-    def _close(self, result: str) -> None:
-        if self._under.begun:
-            with self._hub.write() as conn:
-                self._under.end(conn, result, now=self._hub.clock.now())
+            apply_action(admin, document, unaffected(action, actions), force=force, later=actions[at + 1 :])
+        except Overtaken:
+            again = compare(document, read_running(admin.hub), refuse=lambda *_: None)
+            if (Verb.NONE, action.section, action.given) not in [(now.verb, now.section, now.given) for now in again]:
+                raise
+        else:
+            return action
+    progress.was_done(action)
+    return replace(action, verb=Verb.NONE, changes=())
 
 
 def _await_agents(admin: GatewayAdmin) -> None:
@@ -147,20 +134,18 @@ def apply_rest(admin: GatewayAdmin, document: Document, actions: Sequence[Action
         HubError: the hub cannot be used; the steps before are done.
     """
     force = document.settings.prune == "force"
-    progress = _Progress(admin.hub, actions, None)
+    progress = Progress(admin.hub, actions, None)
     for at, action in enumerate(actions):
         try:
             if not force:
                 refuse_losses([action])
-            if action.changes_hub:
-                with progress.step(action, last=False):
-                    apply_action(admin, document, action, force=force, later=actions[at + 1 :])
+            done = _done(admin, document, actions, at, progress, force=force, last=False)
         except HubError:
             raise
         except GatewayError as error:
             refuse(action.object, error)
         else:
-            yield action
+            yield done
     progress.end()
 
 
@@ -189,19 +174,17 @@ def apply_action(
         _remove(admin, document, action, force=force)
         return
     if action.verb is Verb.ALTER and action.section == "queues":
-        queue = document.queues[action.given]
-        hub_queues.alter_queue(admin.hub, action.name, queue, _changed(action), force=force)
+        alter_queue(admin.hub, document, action, force=force)
         return
     if action.verb is Verb.ALTER and action.section == "transformations":
         _alter_transformation(admin, document, action, later)
         return
     model = getattr(document, action.section)[action.given]
     change = action if action.verb is Verb.ALTER else None
-    _STEPS[action.section](admin, document, action.name, model, change)
-
-
-def _changed(change: Action) -> dict[str, Any]:
-    return {each.setting: each.new for each in change.changes}
+    if action.section in HUB_STEPS:
+        HUB_STEPS[action.section](admin.hub, action.name, model, change, seen_of(action))
+    else:
+        _STEPS[action.section](admin, document, action.name, model, change)
 
 
 def _options(change: Action) -> dict[str, Any]:
@@ -229,7 +212,7 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
             agent.comment,
         )
     else:
-        altered = _changed(change)
+        altered = change.new_values
         _alter_agent(admin, name, agent, {setting for setting in altered if not setting.startswith("options.")})
         options = {option: value for option, value in _options(change).items() if value is not None}
         for option, value in _options(change).items():
@@ -261,7 +244,7 @@ def _link(admin: GatewayAdmin, _: Document, name: str, link: LinkModel, change: 
             **{each: getattr(link, each) for each in common},
         )
         return
-    changed = _changed(change)
+    changed = change.new_values
     options = _options(change)
     comment = changed.pop("comment", NO_CHANGE)
     properties = {setting: value for setting, value in changed.items() if not setting.startswith("options.")}
@@ -318,7 +301,7 @@ def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Act
             require_guarantee=job.require_guarantee,
         )
         return
-    changed = _changed(change)
+    changed = change.new_values
     enabled = changed.pop("enabled", None)
     values: dict[str, Any] = {
         "poll_interval": changed.get("poll_interval", 0),
@@ -342,55 +325,28 @@ def _remove(admin: GatewayAdmin, document: Document, action: Action, *, force: b
         queue, _, link = name.rpartition("@")
         admin.unregister_foreign_queue(queue, link)
         return
+    if action.section in HUB_STEPS:
+        remove_from_hub(admin.hub, document, action, force=force)
+        return
     removals: dict[str, Callable[[str], object]] = {
         "agents": admin.remove_agent,
         "links": admin.remove_msgsystem_link,
         "transformations": admin.drop_transformation,
         "jobs": lambda job: admin.remove_job(job, drop_messages=force),
-        "queues": lambda queue: hub_queues.drop_queue(admin.hub, document, queue, force=force),
-        "object_types": lambda each: object_types.drop_type(admin.hub, each),
-        "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table, force=force),
-        "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,
-        "modules": QueueAdmin(admin.hub).forbid_module,
-        "rule_functions": QueueAdmin(admin.hub).drop_rule_function,
-        "grants": lambda grantee: security.set_grants(admin.hub, grantee, GrantModel()),
+        "modules": admin.aq.forbid_module,
+        "rule_functions": admin.aq.drop_rule_function,
     }
     removals[action.section](name)
 
 
-def _object_type(admin: GatewayAdmin, _: Document, name: str, each: Any, change: Action | None) -> None:
-    assert change is None  # noqa: S101  comparing refuses every change of a type
-    object_types.create_type(admin.hub, name, each)
-
-
-def _queue(admin: GatewayAdmin, _: Document, name: str, queue: Any, change: Action | None) -> None:
-    assert change is None  # noqa: S101  what is altered may lose messages: apply_action does it
-    hub_queues.create_queue(admin.hub, name, queue)
-
-
-def _queue_table(admin: GatewayAdmin, _: Document, name: str, table: Any, change: Action | None) -> None:
-    if change is None:
-        hub_queues.create_queue_table(admin.hub, name, table)
-    else:
-        hub_queues.alter_queue_table(admin.hub, name, _changed(change))
-
-
-def _aq_agent(admin: GatewayAdmin, _: Document, name: str, agent: Any, __: Action | None) -> None:
-    security.set_agent(admin.hub, name, agent)
-
-
-def _grants(admin: GatewayAdmin, _: Document, name: str, grants: Any, change: Action | None) -> None:
-    security.set_grants(admin.hub, name, grants, new=change is None)
-
-
 def _module(admin: GatewayAdmin, _: Document, name: str, _module: ModuleModel, _change: Action | None) -> None:
-    QueueAdmin(admin.hub).allow_module(name)
+    admin.aq.allow_module(name)
 
 
 def _rule_function(
     admin: GatewayAdmin, _: Document, name: str, function: RuleFunctionModel, _change: Action | None
 ) -> None:
-    QueueAdmin(admin.hub).set_rule_function(name, function.function)
+    admin.aq.set_rule_function(name, function.function)
 
 
 _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], None]] = {
@@ -399,13 +355,8 @@ _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], No
     "agents": _agent,
     "links": _link,
     "foreign_queues": _foreign_queue,
-    "object_types": _object_type,
-    "queue_tables": _queue_table,
-    "queues": _queue,
     "transformations": _transformation,
     "jobs": _job,
-    "aq_agents": _aq_agent,
-    "grants": _grants,
 }
 
 

@@ -9,6 +9,7 @@ from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueI
 from mgw.gateway.config.forms import hub_name, inline_table, queue_table_of
 from mgw.gateway.config.holding import made_for
 from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
+from mgw.gateway.config.unchanged import Seen
 from mgw.links.options import typed
 from mgw.transforms.errors import ConfigInvalid
 
@@ -20,23 +21,27 @@ _OPTION = "options."
 _WAIT = 30.0  # seconds for the transactions on a queue to end before it is stopped
 
 
-def create_queue_table(hub: Hub, name: str, table: QueueTableModel) -> None:
+def create_queue_table(hub: Hub, name: str, table: QueueTableModel, seen: Seen) -> None:
     """Create a queue table.
 
     Raises:
         AqError: refused.
+        Overtaken: it exists.
     """
     with hub.write() as conn:
+        seen.require(hub, conn)
         _create_table(QueueAdmin(hub, conn), name, table)
 
 
-def create_queue(hub: Hub, name: str, queue: QueueModel) -> None:
+def create_queue(hub: Hub, name: str, queue: QueueModel, seen: Seen) -> None:
     """Make a queue, with its queue table if it names none, and start it.
 
     Raises:
         AqError: refused; nothing was made.
+        Overtaken: it exists.
     """
     with hub.write() as conn:
+        seen.require(hub, conn)
         admin = QueueAdmin(hub, conn)
         table = queue_table_of(name, queue)
         if queue.queue_table is None and admin.queue_table(table) is None:
@@ -56,7 +61,9 @@ def create_queue(hub: Hub, name: str, queue: QueueModel) -> None:
         _subscribe(admin, name, queue.subscribers or {})
 
 
-def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any], *, force: bool = False) -> None:
+def alter_queue(
+    hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any], seen: Seen, *, force: bool = False
+) -> None:
     """Change settings of a queue, of the queue table that was made for it, and its subscribers.
 
     ``force``: messages that wait for a subscriber that goes are deleted.
@@ -65,11 +72,15 @@ def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any],
 
     Raises:
         AqError: refused; nothing was changed, apart from the direction that was stopped.
+        Overtaken: it is not as it was seen.
     """
     stopped = {key: changed.get(key) is False for key in _DIRECTIONS}
     if any(stopped.values()):
+        with hub.write() as conn:
+            seen.require(hub, conn)
         QueueAdmin(hub).stop_queue(name, **stopped, wait=_WAIT)
     with hub.write() as conn:
+        seen.require(hub, conn, **{key: False for key, stops in stopped.items() if stops})
         admin = QueueAdmin(hub, conn)
         values = {key: value for key, value in changed.items() if key in ("max_retries", "retry_delay")}
         if "retention_time" in changed:
@@ -88,13 +99,15 @@ def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any],
             admin.start_queue(name, **started)
 
 
-def alter_queue_table(hub: Hub, name: str, changed: dict[str, Any]) -> None:
+def alter_queue_table(hub: Hub, name: str, changed: dict[str, Any], seen: Seen) -> None:
     """Change settings of a queue table.
 
     Raises:
         AqError: refused; nothing was changed.
+        Overtaken: it is not as it was seen.
     """
     with hub.write() as conn:
+        seen.require(hub, conn)
         admin = QueueAdmin(hub, conn)
         _alter_table(admin, name, changed)
         if "comment" in changed:
@@ -158,24 +171,26 @@ def _folded(name: str | None) -> str | None:
     return None if name is None else hub_name(name)
 
 
-def drop_queue(hub: Hub, document: Document, name: str, *, force: bool = False) -> None:
+def drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: bool = False) -> None:
     """Stop and drop a queue, and its queue table if it was made for this queue, and neither another queue uses it nor
     ``document`` describes it by itself. ``force``: their messages are deleted with them.
 
     Raises:
         AqError: refused; nothing was dropped.
+        Overtaken: it is not as it was seen.
     """
     try:
-        _drop_queue(hub, document, name, force=force)
+        _drop_queue(hub, document, name, seen, force=force)
     except QueueInUse:
         QueueAdmin(hub).stop_queue(name, wait=_WAIT)
-        _drop_queue(hub, document, name, force=force)
+        _drop_queue(hub, document, name, seen, force=force, enqueue=False, dequeue=False)
 
 
-def _drop_queue(hub: Hub, document: Document, name: str, *, force: bool) -> None:
+def _drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: bool, **stopped: bool) -> None:
     """In one transaction: SQLite reads all definitions again where another connection has changed any."""
     table = made_for(hub, document, name)
     with hub.write() as conn:
+        seen.require(hub, conn, **stopped)
         admin = QueueAdmin(hub, conn)
         admin.stop_queue(name, wait=False)
         admin.drop_queue(name, force=force)
@@ -183,17 +198,19 @@ def _drop_queue(hub: Hub, document: Document, name: str, *, force: bool) -> None
             admin.drop_queue_table(table, force=force)
 
 
-def drop_queue_table(hub: Hub, name: str, *, force: bool = False) -> None:
+def drop_queue_table(hub: Hub, name: str, seen: Seen, *, force: bool = False) -> None:
     """Drop a queue table without queues, unless it went with the queue that it was made for. ``force``: the messages of
     its exception queue are deleted with it.
 
     Raises:
         AqError: refused.
+        Overtaken: it is not as it was seen.
     """
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
         if admin.queue_table(name) is None:
             return
+        seen.require(hub, conn)
         own = [each for each in admin.queues(name) if not each.name.upper().startswith("AQ$_")]
         admin.drop_queue_table(name, force=force and not own)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from mgw.gateway.aq import Hub, QualifiedName, QueueAdmin, TypeInfo, qualified
+from mgw.gateway.aq import QualifiedName, QueueAdmin, TypeInfo, qualified
 from mgw.gateway.config.forms import hub_name
 from mgw.gateway.config.models import ObjectTypeModel
 from mgw.transforms.errors import AqError, ConfigInvalid
 from mgw.transforms.payloads.sql_types import NamedType, ObjectType
 from mgw.transforms.payloads.sql_types_parser import DeclarationInvalid, parse_type
 
-__all__ = ["create_type", "drop_type", "in_order", "read_types", "type_settings", "types_within"]
+__all__ = ["create_type", "in_order", "read_type", "read_types", "type_settings", "types_within"]
 
 
 def read_types(admin: QueueAdmin) -> dict[str, ObjectTypeModel]:
@@ -25,22 +25,19 @@ def _model(each: TypeInfo) -> ObjectTypeModel:
     return ObjectTypeModel(attributes=dict(each.attributes), array=each.array)
 
 
-def create_type(hub: Hub, name: str, wanted: ObjectTypeModel) -> None:
+def read_type(admin: QueueAdmin, name: str) -> ObjectTypeModel | None:
+    """One type; None: there is none."""
+    found = admin.object_type(name)
+    return None if found is None else _model(found)
+
+
+def create_type(admin: QueueAdmin, name: str, wanted: ObjectTypeModel) -> None:
     """Make a type.
 
     Raises:
         AqError: refused.
     """
-    QueueAdmin(hub).create_type(name, wanted.array or wanted.attributes)
-
-
-def drop_type(hub: Hub, name: str) -> None:
-    """Drop a type.
-
-    Raises:
-        AqError: refused: something is made of it.
-    """
-    QueueAdmin(hub).drop_type(name)
+    admin.create_type(name, wanted.array or wanted.attributes)
 
 
 def type_settings(wanted: ObjectTypeModel) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -66,11 +66,21 @@ class Action:
     given: str = ""  # the name as the file writes it; empty where the file does not have it
     held: Held | None = None  # messages that would be deleted with what is removed
     seen: float = 0.0  # when they were counted, epoch seconds
+    before: Any = field(default=None, compare=False, repr=False)  # the object as the plan saw it; None: not there
 
     @property
     def object(self) -> str:
         """``link rabbit``."""
         return f"{NOUNS[self.section]} {self.name}"
+
+    @property
+    def new_values(self) -> dict[str, Any]:
+        """What changes, by setting."""
+        return {each.setting: each.new for each in self.changes}
+
+    def based_on(self, before: Any) -> Action:
+        """The same step, on an object as it was."""
+        return replace(self, before=before)
 
     @property
     def changes_hub(self) -> bool:
@@ -156,13 +166,15 @@ def compare(desired: Document, running: Document, *, prune: bool = False, refuse
                     raise
                 refuse(f"{NOUNS[section]} {known[0]}", error)
                 continue
-            steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes, name))
+            verb = Verb.ALTER if changes else Verb.NONE
+            steps.append(Action(verb, section, known[0], changes, name, before=known[1]))
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
         if section == "object_types":  # it was read in the order in which they are made of each other
             left.reverse()
         if section == "transformations":
             left = list(reversed([name for name in _in_order(section, held) if name in left]))
-        removals += [Action(Verb.REMOVE if prune else Verb.LEAVE, section, name) for name in left]
+        verb = Verb.REMOVE if prune else Verb.LEAVE
+        removals += [Action(verb, section, name, before=held[name]) for name in left]
     order = list(PLANNED)
     removals.sort(key=lambda action: -order.index(action.section))
     # A job that goes frees its source for one that comes; everything else may still be in use until it was altered.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType
+from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType, SubscriberInfo
 from mgw.gateway.config.forms import hub_name, queue_table_of
 from mgw.gateway.config.models import (
     AgentModel,
@@ -25,7 +25,7 @@ from mgw.gateway.definitions.objects import AgentDef, JobDef, LinkDef
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["read_running", "read_section"]
+__all__ = ["read_queue", "read_queue_table", "read_running", "read_section"]
 
 
 def read_running(hub: Hub) -> Document:
@@ -116,9 +116,43 @@ def _job(job: JobDef) -> JobModel:
 def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, QueueModel]]:
     """Queue tables that several queues share, and queues; those the hub made by itself are left out."""
     tables = {hub_name(table.full_name): table for table in admin.queue_tables()}
+    subscribers = _subscribers(admin.queue_subscribers())
+    queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
+    users = Counter(hub_name(queue.queue_table) for queue in queues)
+    result: dict[str, QueueModel] = {}
+    inline: set[str] = set()
+    for queue in queues:
+        table = hub_name(queue.queue_table)
+        own = users[table] == 1 and _is_own(queue)
+        if own:
+            inline.add(table)
+        result[queue.full_name] = _queue(queue, tables[table], subscribers.get(queue.full_name), own=own)
+    shared = {table.full_name: _table(table) for name, table in tables.items() if name not in inline}
+    return shared, result
+
+
+def read_queue(admin: QueueAdmin, name: str) -> QueueModel | None:
+    """One queue as :func:`read_running` has it; None: there is none."""
+    queue = admin.queue(name)
+    table = None if queue is None else admin.queue_table(queue.queue_table)
+    if queue is None or table is None:
+        return None
+    users = [each for each in admin.queues(queue.queue_table) if not each.name.upper().startswith("AQ$_")]
+    subscribers = _subscribers(admin.queue_subscribers(name)).get(queue.full_name)
+    return _queue(queue, table, subscribers, own=len(users) == 1 and _is_own(queue))
+
+
+def read_queue_table(admin: QueueAdmin, name: str) -> QueueTableModel | None:
+    """One queue table, also one that a queue has for itself; None: there is none."""
+    table = admin.queue_table(name)
+    return None if table is None else _table(table)
+
+
+def _subscribers(found: Iterable[SubscriberInfo]) -> dict[str, dict[str, Any]]:
+    """Settings of subscribers by queue and name; those of jobs come with the jobs."""
     subscribers: dict[str, dict[str, Any]] = {}
-    for each in admin.queue_subscribers():
-        if each.name and not each.name.upper().startswith("MGW_"):  # those of jobs come with the jobs
+    for each in found:
+        if each.name and not each.name.upper().startswith("MGW_"):
             values = {
                 "rule": each.rule,
                 "transformation": each.transformation,
@@ -126,22 +160,16 @@ def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, Qu
                 "options": dict(each.options),
             }
             subscribers.setdefault(each.queue, {})[each.name] = values
-    queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
-    users = Counter(hub_name(queue.queue_table) for queue in queues)
-    result: dict[str, QueueModel] = {}
-    inline: set[str] = set()
-    for queue in queues:
-        table = hub_name(queue.queue_table)
-        own = users[table] == 1 and table == hub_name(queue_table_of(queue.full_name, QueueModel()))
-        if own:
-            inline.add(table)
-        result[queue.full_name] = _queue(queue, tables[table], subscribers.get(queue.full_name), own=own)
-    shared = {
-        table.full_name: QueueTableModel.model_validate(_shape(table) | {"comment": table.comment})
-        for name, table in tables.items()
-        if name not in inline
-    }
-    return shared, result
+    return subscribers
+
+
+def _is_own(queue: QueueInfo) -> bool:
+    """Whether the queue table has the name of one that is made for the queue."""
+    return hub_name(queue.queue_table) == hub_name(queue_table_of(queue.full_name, QueueModel()))
+
+
+def _table(table: QueueTableInfo) -> QueueTableModel:
+    return QueueTableModel.model_validate(_shape(table) | {"comment": table.comment})
 
 
 def _queue(queue: QueueInfo, table: QueueTableInfo, subscribers: dict[str, Any] | None, *, own: bool) -> QueueModel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mgw.gateway.aq import AqAgent, Hub, QueueAdmin, qualified
+from mgw.gateway.aq import AqAgent, QueueAdmin, qualified
 from mgw.gateway.config.fields import QueueGrant, SystemGrant
 from mgw.gateway.config.forms import user_key
 from mgw.gateway.config.models import AqAgentModel, GrantModel
@@ -69,8 +69,8 @@ def _comparable(name: str) -> str:
         return key(name)
 
 
-def read_grants(admin: QueueAdmin) -> dict[str, GrantModel]:
-    """What the owners of queues and the owner of the hub granted, by grantee."""
+def read_grants(admin: QueueAdmin, only: str | None = None) -> dict[str, GrantModel]:
+    """What the owners of queues and the owner of the hub granted, by grantee; ``only``: to one of them."""
     names: dict[str, str] = {}
     roles: dict[str, list[str]] = {}
     system: dict[str, list[SystemGrant]] = {}
@@ -98,6 +98,7 @@ def read_grants(admin: QueueAdmin) -> dict[str, GrantModel]:
             object_types=types.get(folded, []),
         )
         for folded, name in sorted(names.items())
+        if only is None or folded == user_key(only)
     }
 
 
@@ -106,23 +107,20 @@ def _remember(names: dict[str, str], name: str) -> str:
     return key(name)
 
 
-def set_grants(hub: Hub, name: str, wanted: GrantModel, *, new: bool = False) -> None:
+def set_grants(admin: QueueAdmin, name: str, wanted: GrantModel, *, new: bool = False) -> None:
     """Grant and revoke until a grantee holds exactly this; ``new``: the grantee holds nothing yet.
 
     Raises:
-        AqError: refused; nothing was changed.
+        AqError: refused.
     """
-    with hub.write() as conn:
-        admin = QueueAdmin(hub, conn)
-        grants = {} if new else {key(grantee): model for grantee, model in read_grants(admin).items()}
-        held = grants.get(user_key(name), GrantModel())
-        before, after = _flat(held), _flat(wanted)
-        for each, option in before.items():
-            if each not in after or (option and not after[each]):  # an option goes with its privilege only
-                _revoke(admin, each, name)
-        for each, option in after.items():
-            if before.get(each) is not option:
-                _grant(admin, each, name, option)
+    held = GrantModel() if new else next(iter(read_grants(admin, name).values()), GrantModel())
+    before, after = _flat(held), _flat(wanted)
+    for each, option in before.items():
+        if each not in after or (option and not after[each]):  # an option goes with its privilege only
+            _revoke(admin, each, name)
+    for each, option in after.items():
+        if before.get(each) is not option:
+            _grant(admin, each, name, option)
 
 
 def _grant(admin: QueueAdmin, privilege: _Privilege, grantee: str, option: bool) -> None:
@@ -164,23 +162,21 @@ def read_agents(admin: QueueAdmin) -> dict[str, AqAgentModel]:
     }
 
 
-def set_agent(hub: Hub, name: str, wanted: AqAgentModel) -> None:
+def set_agent(admin: QueueAdmin, name: str, wanted: AqAgentModel) -> None:
     """Make an AQ agent, or alter it, and map it to exactly these users.
 
     Raises:
-        AqError: refused; nothing was changed.
+        AqError: refused.
     """
-    with hub.write() as conn:
-        admin = QueueAdmin(hub, conn)
-        known = _find(admin.aq_agents(), name)
-        save = admin.create_aq_agent if known is None else admin.alter_aq_agent
-        save(name, wanted.certificate_location, wanted.enable_http, wanted.enable_anyp)
-        held = {user_key(user): user for user in (known.users if known else ())}
-        asked = {user_key(user): user for user in wanted.users}
-        for user in held.keys() - asked.keys():
-            admin.disable_db_access(name, held[user])
-        for user in asked.keys() - held.keys():
-            admin.enable_db_access(name, asked[user])
+    known = _find(admin.aq_agents(), name)
+    save = admin.create_aq_agent if known is None else admin.alter_aq_agent
+    save(name, wanted.certificate_location, wanted.enable_http, wanted.enable_anyp)
+    held = {user_key(user): user for user in (known.users if known else ())}
+    asked = {user_key(user): user for user in wanted.users}
+    for user in held.keys() - asked.keys():
+        admin.disable_db_access(name, held[user])
+    for user in asked.keys() - held.keys():
+        admin.enable_db_access(name, asked[user])
 
 
 def _find(agents: Iterable[AqAgent], name: str) -> AqAgent | None:

@@ -24,7 +24,7 @@ from mgw.gateway.config.plan import Action, Verb, compare
 from mgw.gateway.config.running import read_running
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.configuration import prepare
-from mgw.gateway.services.definitions import Definition, find, name_in, shown
+from mgw.gateway.services.definitions import Definition, find, find_model, name_in, shown
 from mgw.gateway.services.expected import Expected
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.merging import merged
@@ -147,9 +147,9 @@ class Changes:
             admin = GatewayAdmin(self._hub)
             if expected.one_of is not None:
                 admin.expected = admin.snapshot_version()
-            found = find(self._hub, section, name)
+            found, model = find_model(self._hub, section, name)
             expected.check(found, f"{NOUNS[section]} {found.name}")
-            actions = with_held(self._hub, Document(), [Action(Verb.REMOVE, section, found.name)])
+            actions = with_held(self._hub, Document(), [Action(Verb.REMOVE, section, found.name, before=model)])
             if dry_run:
                 return Outcome(actions[0], found)
             if not force:
@@ -227,8 +227,10 @@ class Changes:
         action = next(each for each in compare(document, held) if each.section == section and each.given == model[0])
         actions = with_held(self._hub, document, [action])
         if not dry_run:
-            for _ in apply_actions(admin, document, actions, force=force, cure=_FORCE):
-                pass
+            if not force:
+                refuse_losses(actions, cure=_FORCE)
+            if actions[0].changes_hub:
+                apply_action(admin, document, actions[0], force=force)
         return document, Outcome(actions[0], shown(section, action.name, model[1], types), findings)
 
     def _missing(self, section: str, name: str) -> NotFound:

@@ -21,7 +21,7 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.options import typed_options
 
-__all__ = ["NOUNS", "SECTIONS", "Definition", "Filter", "Page", "find", "name_in", "page_of", "shown"]
+__all__ = ["NOUNS", "SECTIONS", "Definition", "Filter", "Page", "find", "find_model", "name_in", "page_of", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,20 @@ def find(hub: Hub, section: str, name: str) -> Definition:
     Raises:
         NotFound: there is none of that name.
     """
+    return find_model(hub, section, name)[0]
+
+
+def find_model(hub: Hub, section: str, name: str) -> tuple[Definition, Any]:
+    """One object as :func:`find` has it, and as a plan compares it.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
     held = read_section(hub, section)
     found = name_in(section, held, name)
     if found is None:
         raise NotFound(NOUNS[section], name[:200], list(held))
-    return shown(section, found, held[found], _types(hub, section))
+    return shown(section, found, held[found], _types(hub, section)), held[found]
 
 
 def name_in(section: str, held: Mapping[str, Any], name: str) -> str | None:
