@@ -13,6 +13,7 @@ import pytest
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.definitions import find
 from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.messages import enqueue
 from mgw.gateway.services.users import Role, Users
 from mgw.links import registry
 from tests.cli.conftest import Mgw
@@ -150,6 +151,47 @@ def test_only_an_administrator_sets_up_and_who_was_slower_is_told(hub: Hub, brow
         assert web("GET", "/setup", accept="text/html").status == 403
         form = {"body": b"name=X", "content_type": "application/x-www-form-urlencoded"}
         assert web("POST", "/setup/queues", None, **form).status == 403  # type: ignore[arg-type]
+
+
+def test_a_removal_says_first_what_uses_the_object_and_what_would_be_lost(hub: Hub, browser: Browser) -> None:
+    admin = GatewayAdmin(hub)
+    admin.aq.create_queue_table("T")
+    for name in ("A", "B"):
+        admin.aq.create_queue(name, "T")
+        admin.aq.start_queue(name)
+    admin.create_job("NEAR", "LOCAL", "A", "B")
+    enqueue(hub, "A", [b"one", b"two"])
+
+    def preview(section: str, name: str, says: str) -> None:
+        browser.open(f"/setup/{section}/{name}")
+        browser.find("form[action$=removal] button").send_keys(Keys.ENTER)
+        browser.wait_for(says)
+        assert barriers(browser) == []
+        assert too_wide(browser) == []
+
+    with page_of(hub, browser) as web:
+        preview("queues", "A", "Still used")
+        assert browser.find("#users a").text == "NEAR"
+        assert not browser.all("form[data-act] button"), "it could not be done"
+        preview("jobs", "NEAR", "No message is lost")
+        confirm(browser)
+        browser.wait_for("It is removed")
+        assert admin.get_job("NEAR") is None
+        preview("queues", "A", "2 messages")
+        body = f"was=A&tag={find(hub, 'queues', 'A').tag}".encode()
+        form_type = "application/x-www-form-urlencoded"
+        assert web("POST", "/setup/queues/remove", body=body, content_type=form_type).status == 409
+        browser.find("[name=force]").click()
+        confirm(browser)
+        browser.wait_for("It is removed")
+        preview("queues", "B", "No message is in it")
+        admin.aq.alter_queue("B", comment="somebody was faster")
+        confirm(browser)
+        browser.wait_for("changed since")
+        preview("queues", "B", "No message is in it")
+        confirm(browser)
+        browser.wait_for("It is removed")
+        assert admin.aq.queue("B") is None
 
 
 def test_a_typed_password_is_used_once_and_by_its_session_alone(hub: Hub) -> None:

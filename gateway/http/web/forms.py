@@ -30,6 +30,7 @@ SAID: Mapping[str, str] = {
     "made": "It is in force: agents see it within a second.",
     "removed": "It is removed.",
     "rolled-back": "Everything is as it was then: agents see it within a second.",
+    "removing": "It is marked for removal, and goes as soon as its agent has finished what is in flight.",
     "reconnected": "Its jobs drain, and connect again.",
 }
 

@@ -32,6 +32,7 @@ from mgw.gateway.services.object_forms import (
     with_errors,
     yaml_of,
 )
+from mgw.gateway.services.removal_preview import users_of
 from mgw.gateway.services.typed_secrets import Forgotten, TypedSecrets
 from mgw.transforms.errors import GatewayError
 
@@ -147,6 +148,35 @@ def _checked(  # noqa: PLR0917
         "fields": _carried(form, groups) | {"kept": _typed(request).keep(who, kept)},
     }
     return page(request, "setup-check.html", who, values)
+
+
+@router.post("/{section}/removal")
+def removal(  # noqa: PLR0917
+    request: Request, section: str, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf
+) -> Response:
+    """What a removal would do: nothing is removed."""
+    _known(section)
+    name = form.get("was", "")
+    outcome = changes.delete(section, name, _expected(form), dry_run=True)
+    found = outcome.action
+    values = {
+        "area": section,
+        "noun": NOUNS[section],
+        "name": found.name,
+        "action": found,
+        "waiting": found.held_text,
+        "users": users_of(hub, section, found.name),
+        "fields": {"was": found.name, "tag": form.get("tag", "")},
+    }
+    return page(request, "setup-removal.html", who, values)
+
+
+@router.post("/{section}/remove")
+def remove(section: str, form: Form, _: Administrator, changes: ChangesOf) -> Response:
+    """Remove the object; messages go with it where somebody said so."""
+    _known(section)
+    outcome = changes.delete(section, form.get("was", ""), _expected(form), force=form.get("force") == "yes")
+    return done("/setup", "removed" if outcome.done else "removing")
 
 
 @router.post("/{section}")
