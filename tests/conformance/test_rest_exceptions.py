@@ -114,6 +114,19 @@ def test_messages_are_chosen_by_what_the_filters_say(web: Caller) -> None:
     assert [each["id"] for each in listed(web, since=just_before.isoformat())][-1:] == [last["id"]]
 
 
+def test_a_page_goes_on_behind_the_one_before_although_that_was_replayed_meanwhile(web: Caller) -> None:
+    first, second, third = (each["id"] for each in listed(web))
+    page = web.ok("GET", f"{DESK}?limit=1")
+    assert [each["id"] for each in page["messages"]] == [first]
+    web.ok("POST", f"{DESK}/replay", {"ids": [first]})
+    page = web.ok("GET", f"{DESK}?limit=1&cursor={page['next']}")
+    assert [each["id"] for each in page["messages"]] == [second]
+    page = web.ok("GET", f"{DESK}?cursor={page['next']}")
+    assert ([each["id"] for each in page["messages"]], page["next"], page["more"]) == ([third], None, False)
+    for wrong in ("x", "bmFuIHg", "MS41", "LSA"):
+        web.refused(422, "GET", f"{DESK}?cursor={wrong}")
+
+
 def test_an_edit_changes_what_is_named_and_keeps_the_rest(web: Caller, gateway: Gateway) -> None:
     identity = listed(web)[0]["id"]
     change = {"json": {"f": 212}, "headers": {"tenant": None, "n": {"type": "long", "value": 2**62}}}

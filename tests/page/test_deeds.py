@@ -93,6 +93,11 @@ def test_messages_of_a_reason_are_discarded_in_pieces_and_can_be_seen_to(moving:
     moving.feed("orders", *[f"bad {n}" for n in range(230)])
     eventually(lambda: len(moving.gateway.browse("ORDERS_BAD")) > 229, deadline=60, what="230 exceptions")
     at.open("/exceptions/SHIP")
+    assert len(at.all("#list tbody tr")) == 200
+    at.find("#more a").click()
+    at.wait_for("First page")
+    assert len(at.all("#list tbody tr")) == len(moving.gateway.browse("ORDERS_BAD")) - 200
+    at.open("/exceptions/SHIP")
     group = at.find("#groups tbody tr")
     assert "transformation GROSS of job SHIP failed" in group.text
     next(each for each in group.find_elements("css selector", "a.button") if "Discard" in each.text).click()

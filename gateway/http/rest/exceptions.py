@@ -21,12 +21,14 @@ from mgw.gateway.http.rest.exception_models import (
     entry_model,
     exception_model,
     outcome_model,
+    place_behind,
 )
 from mgw.gateway.http.rest.given import EntryPath, JobPath, Limit, Moment, Word, seconds
 from mgw.gateway.http.rest.moments import moment
+from mgw.gateway.http.rest.paging import Cursor, cursor_of, place_of
 from mgw.gateway.http.rest.tasks import TaskModel, task_model
 from mgw.gateway.services import exceptions
-from mgw.gateway.services.exceptions import Outcome, Pace, Which, desk_of
+from mgw.gateway.services.exceptions import Outcome, Pace, Place, Which, desk_of
 from mgw.gateway.services.tasks import Tasks
 
 __all__ = ["router"]
@@ -74,6 +76,7 @@ class EntryPage(BaseModel):
 
     messages: list[EntryModel] = Field(description="The messages.")
     more: bool = Field(description="There are more than `limit`.")
+    next: str | None = Field(description="`cursor` of the next page; null at the end.")
 
 
 class ParkedModel(BaseModel):
@@ -147,11 +150,19 @@ def list_exceptions(
     before: Annotated[Moment | None, Query(description="Only failures before this moment.")] = None,
     consumer: Consumer = None,
     limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> EntryPage:
-    """The messages in the exception queue of a job, without bodies and headers, oldest failure first."""
+    """The messages in the exception queue of a job, without bodies and headers, oldest failure first. What is replayed
+    or discarded between two pages leaves no other message out."""
     which = Which((), number, reason, seconds(since), seconds(before))
-    found = list(desk_of(admin, job, consumer=consumer).entries(which, limit + 1, whole=False))
-    return EntryPage(messages=[entry_model(each) for each in found[:limit]], more=len(found) > limit)
+    desk = desk_of(admin, job, consumer=consumer)
+    found = list(desk.entries(which, limit + 1, whole=False, after=place_behind(place_of(cursor))))
+    more = len(found) > limit
+    return EntryPage(
+        messages=[entry_model(each) for each in found[:limit]],
+        more=more,
+        next=cursor_of(str(Place.of(found[limit - 1]))) if more else None,
+    )
 
 
 @router.get("/{job}/parked")

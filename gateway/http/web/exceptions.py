@@ -24,6 +24,7 @@ from mgw.gateway.services.exceptions import (
     Entry,
     Outcome,
     Pace,
+    Place,
     Which,
     desk_of,
     desk_states,
@@ -54,15 +55,24 @@ def exceptions_page(request: Request, admin: AdminOf, who: Viewer, board: BoardO
 
 @router.get("/exceptions/{job}")
 def desk_page(  # noqa: PLR0917
-    request: Request, job: str, admin: AdminOf, hub: HubOf, who: Viewer, reason: Text = "", consumer: Text = ""
+    request: Request,
+    job: str,
+    admin: AdminOf,
+    hub: HubOf,
+    who: Viewer,
+    reason: Text = "",
+    consumer: Text = "",
+    after: Text = "",
 ) -> Response:
     """Messages that a job could not deliver, by reason."""
     name = lookup.job(admin, job).name
-    refused, queue, entries = "", "", list[Entry]()
+    refused, queue, entries, behind = "", "", list[Entry](), list[Entry]()
+    place = _place(after)
     try:
         desk = desk_of(admin, name, consumer=consumer or None)
         queue = desk.queue
         entries = list(desk.entries(Which(reason=reason or None), _LOOKED, whole=False))
+        behind = list(entries if place is None else desk.behind(entries, place))
     except HubError:
         raise
     except GatewayError as error:
@@ -72,7 +82,9 @@ def desk_page(  # noqa: PLR0917
         "queue": queue,
         "refused": refused,
         "groups": patterns(entries),
-        "entries": entries[:_SHOWN],
+        "entries": behind[:_SHOWN],
+        "next": str(Place.of(behind[_SHOWN - 1])) if len(behind) > _SHOWN else "",
+        "after": after,
         "found": len(entries),
         "looked": _LOOKED,
         "reason": reason,
@@ -159,6 +171,13 @@ def edit(job: str, message: str, given: Form, admin: AdminOf, who: Operator) -> 
     entry = _entry(admin, name, message)
     edited = desk_of(admin, name).edit(message, _change(entry, given), by=who.name)
     return done(f"/exceptions/{name_in_path(name)}/{name_in_path(edited.id)}", "edited")
+
+
+def _place(text: str) -> Place | None:
+    try:
+        return Place.read(text) if text else None
+    except ValueError:
+        raise Problem(422, "there is no such place in the list", "begin at its first page") from None
 
 
 def _which(reason: str, entry_id: str) -> Which:

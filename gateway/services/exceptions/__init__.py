@@ -14,6 +14,7 @@ from mgw.gateway.services.exceptions.contract import (
     Entry,
     Outcome,
     Pace,
+    Place,
     Which,
 )
 from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
@@ -35,6 +36,7 @@ __all__ = [
     "Outcome",
     "Pace",
     "Pattern",
+    "Place",
     "Waiting",
     "Which",
     "desk_of",

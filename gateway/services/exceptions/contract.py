@@ -16,7 +16,7 @@ from mgw.transforms.errors import GatewayError
 from mgw.transforms.message import Header, Message
 from mgw.transforms.payloads.exception_message import Reason
 
-__all__ = ["BATCH", "EVERYTHING", "Change", "Desk", "DeskRefused", "Entry", "Outcome", "Pace", "Which"]
+__all__ = ["BATCH", "EVERYTHING", "Change", "Desk", "DeskRefused", "Entry", "Outcome", "Pace", "Place", "Which"]
 
 BATCH = 100  # messages that are replayed or discarded in one transaction at most
 _ERROR_PREFIX = "MGW_error"
@@ -88,6 +88,39 @@ class Entry:
     queue: str
     reason: Reason
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message of a list, behind which the next page begins, also when the message itself has gone meanwhile.
+
+    Attributes:
+        time: epoch seconds of the failure; None: it is not known.
+    """
+
+    time: float | None
+    id: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Place:
+        """The place of a message."""
+        return cls(entry.reason.time, entry.id)
+
+    @classmethod
+    def read(cls, text: str) -> Place:
+        """The place that :meth:`__str__` gave.
+
+        Raises:
+            ValueError: it is none.
+        """
+        time_text, blank, entry_id = text.partition(" ")
+        when = None if time_text == "-" else float(time_text)
+        if not blank or not entry_id or (when is not None and not math.isfinite(when)):
+            raise ValueError("it is no place of a list")
+        return cls(when, entry_id)
+
+    def __str__(self) -> str:
+        return f"{'-' if self.time is None else repr(self.time)} {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +302,20 @@ class Desk(Protocol):
     queue: str
     target: str  # where a replay puts messages
 
-    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
+    def entries(
+        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
+    ) -> Iterator[Entry]:
         """The messages, in the order in which they are replayed; they stay where they are.
 
-        ``whole``: False leaves out bodies and headers, which are read again for each message.
+        Args:
+            whole: False leaves out bodies and headers, which are read again for each message.
+            after: only those behind this one, as :meth:`behind` tells.
         """
+        ...
+
+    def behind(self, entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
+        """Those of a list that are behind a place. Where the message of the place has gone meanwhile, nothing is left
+        out; what failed in the same moment may come again from a queue of a link."""
         ...
 
     def replay(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:

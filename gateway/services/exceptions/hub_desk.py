@@ -35,6 +35,7 @@ from mgw.gateway.services.exceptions.contract import (
     Entry,
     Outcome,
     Pace,
+    Place,
     Which,
     body_digest,
 )
@@ -56,6 +57,10 @@ class _Found(NamedTuple):
     time: float
     msgid: bytes
     entry: Entry
+
+
+def _order(place: Place) -> tuple[float, str]:
+    return place.time or 0.0, place.id
 
 
 class HubDesk:
@@ -84,18 +89,28 @@ class HubDesk:
 
     # ---------------------------------------------------------------------------------------------------------- look
 
-    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
+    def entries(
+        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
+    ) -> Iterator[Entry]:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.entries`."""
         if len(which.ids) == 1:  # with its body, in one call
             (only,) = which.ids
-            found = self._one(only)
-            if found is not None and which.has(found):
-                yield found
+            entry = self._one(only)
+            if entry is not None and which.has(entry):
+                yield entry
             return
-        for meant in self._found(which)[:limit]:
+        found = self._found(which)
+        if after is not None:
+            found = [each for each in found if (each.time, each.entry.id) > _order(after)]
+        for meant in found[:limit]:
             entry = self._one(meant.entry.id) if whole else meant.entry
             if entry is not None:
                 yield entry
+
+    @staticmethod
+    def behind(entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.behind`."""
+        return [each for each in entries if _order(Place.of(each)) > _order(place)]
 
     def _found(self, which: Which) -> list[_Found]:
         """What is meant, in the order of the failures."""

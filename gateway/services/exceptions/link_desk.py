@@ -19,7 +19,16 @@ from mgw.gateway.observe.events import Event
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.admin.job_ends import foreign_end, job_use
-from mgw.gateway.services.exceptions.contract import Change, DeskRefused, Entry, Outcome, Pace, Which, body_digest
+from mgw.gateway.services.exceptions.contract import (
+    Change,
+    DeskRefused,
+    Entry,
+    Outcome,
+    Pace,
+    Place,
+    Which,
+    body_digest,
+)
 from mgw.gateway.services.exceptions.edits import marked_message
 from mgw.gateway.services.exceptions.journal import record
 from mgw.gateway.services.exceptions.shelves import HeldShelf, LogShelf, Shelf, WatchedShelf, Where
@@ -104,7 +113,9 @@ class LinkDesk:
 
     # ---------------------------------------------------------------------------------------------------------- look
 
-    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
+    def entries(
+        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
+    ) -> Iterator[Entry]:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.entries`; in the order of the queue.
 
         Raises:
@@ -113,13 +124,27 @@ class LinkDesk:
         """
         found: list[Entry] = []
         size = 0
+        begin = 0 if after is None else None  # how many are before those that are wanted
         with self._looking() as shelf:
-            for each, entry in islice(self._meant(shelf, which), limit):
+            for each, entry in self._meant(shelf, which):
                 found.append(entry if whole else replace(entry, message=replace(entry.message, body=None, headers=())))
                 size += each.size if whole else 0
                 if len(found) > _MOST or (size > _MOST_BYTES and len(found) > 1):
                     raise self._too_many()
-        return iter(found)
+                if after is not None and entry.id == after.id:
+                    begin = len(found)
+                if None not in (limit, begin) and len(found) - cast(int, begin) >= cast(int, limit):
+                    break
+        return iter(found if after is None else self.behind(found, after)[:limit])
+
+    @staticmethod
+    def behind(entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.behind`."""
+        for number, each in enumerate(entries, 1):
+            if each.id == place.id:
+                return entries[number:]
+        start = place.time or 0.0
+        return [each for each in entries if each.reason.time is None or each.reason.time >= start]
 
     @contextmanager
     def _looking(self) -> Iterator[Shelf]:
