@@ -13,6 +13,9 @@ BIN := .venv/bin
 # Where Kafka's jars are kept; a shared folder saves the download.
 export MGW_CACHE ?= $(CURDIR)/.cache
 STAMPS := .cache/stamps
+# Hundreds of processes of the tests import the same modules. Compiled once, whatever Python was told before: to compile
+# them costs a process of pytest five seconds, and an agent one.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests that depend on the clock, or that damage brokers under load, run two files at once and nothing else. Of all other
 # tests three files run at once, and Spark's tests in a separate process: while some wait for a broker, others work. Every
 # process has its own brokers. The long ones begin.

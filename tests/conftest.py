@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
 from tests.support.combinations import is_one_more
+from tests.support.costs import measure
 from tests.support.memory import write_into_memory
 from tests.support.tally import count
 
@@ -51,8 +52,9 @@ def postgresql() -> Iterator[PostgreSQL]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """For the last lines of ``make test``."""
+    """For the last lines of ``make test``, and for who looks for what makes it slow."""
     count(config)
+    measure(config)
 
 
 def pytest_collection() -> None:

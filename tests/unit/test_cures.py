@@ -23,27 +23,40 @@ ACTIONS = {CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAG
 def _texts(tree: ast.AST) -> Iterator[str]:
     """The texts of a module, but for its docstrings; braces stand for what is filled in."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {
-        id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_docstring(node)
-    }
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
-        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-    }
-    for node in ast.walk(tree):
+    passed_over: set[int] = set()
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:  # one walk, as every worker of the tests takes it: what is inside comes after what it is in
+        node, inside = waiting.pop()
+        if isinstance(node, documented) and _has_docstring(node):
+            passed_over.add(id(node.body[0].value))  # type: ignore[attr-defined]
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | parts:
+            inside = True
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not inside
+            and id(node) not in passed_over
+        ):
             yield node.value
+        waiting += ((child, inside) for child in ast.iter_child_nodes(node))
 
 
 def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return bool(node.body) and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
 
 
+#: In the source of every text with "mgw " in it, however it is put together.
+_MAY_ADVISE = re.compile(r"mgw[ '\"]")
+
+
 def _advice() -> list[tuple[str, str]]:
     found = []
     for path in FILES:
-        for text in _texts(ast.parse(path.read_text("utf-8"))):
+        source = path.read_text("utf-8")
+        if not _MAY_ADVISE.search(source):
+            continue
+        for text in _texts(ast.parse(source)):
             found += [
                 (str(path.relative_to(ROOT)), each)
                 for each in re.findall(r"\bmgw ([a-z][a-z-]+(?: [^\s;,:)`\"']+)*)", text)

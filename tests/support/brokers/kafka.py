@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.brokers.kept import made_or_copied
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
-from tests.support.kafka_jars import LOG_CONFIGURATION, kafka_archive, kafka_jars
+from tests.support.kafka_jars import LOG_CONFIGURATION, kafka_archive, kafka_jars, kafka_version
 from tests.support.maven import MavenFailed
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.proxy import TcpProxy
@@ -21,6 +22,7 @@ from tests.support.waiting import eventually
 __all__ = ["Kafka"]
 
 _FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+_ANY_CLUSTER = "AnyClusterOfTheTestsAA"
 _METADATA = 3
 _CORRELATION = 7
 
@@ -83,10 +85,18 @@ class Kafka(Server):
     def prepare(self) -> None:
         properties = self._configuration() | self._config
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        words = ["format", "-t", self._cluster, "-c", str(self._properties)]
+        scram: list[str] = []
         if self.secure_port is not None:
-            words += ["--add-scram", f"SCRAM-SHA-512=[name={self.username},password={self.password}]"]
-        self.run(_java("kafka.tools.StorageTool", *words, heap="128m"))
+            scram = ["--add-scram", f"SCRAM-SHA-512=[name={self.username},password={self.password}]"]
+        words = ["format", "-t", _ANY_CLUSTER, "-c", str(self._properties), *scram]
+        made_or_copied(
+            self.folder / "data",
+            self.name,
+            [kafka_version(), f"node {properties['node.id']}", *scram],
+            lambda: self.run(_java("kafka.tools.StorageTool", *words, heap="128m")),
+        )
+        written = self.folder / "data/meta.properties"
+        written.write_text(written.read_text().replace(f"cluster.id={_ANY_CLUSTER}", f"cluster.id={self._cluster}"))
 
     def command(self) -> Sequence[str]:
         return _java("kafka.Kafka", str(self._properties), heap="384m", options=self._java_options)

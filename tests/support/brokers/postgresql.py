@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.brokers.kept import made_or_copied
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.ports import LOOPBACK, free_port
 
@@ -18,6 +19,8 @@ __all__ = ["PostgreSQL", "program"]
 
 _USER = "mgw"
 _DATABASE = "mgw"
+_CREATE = f"CREATE DATABASE {_DATABASE};\n"
+_HOSTS = "host all all 127.0.0.1/32 trust\n"
 _PROTOCOL_3 = 196608
 _AUTHENTICATION = b"R"
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -60,11 +63,16 @@ class PostgreSQL(Server):
             os.chown(self.folder, account.pw_uid, account.pw_gid)
             self.log.touch()
         options = ["--auth=trust", f"--username={_USER}", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        version = self.run([program("initdb"), "--version"])
+        made_or_copied(
+            self._data, self.name, [version, *options, _HOSTS, _CREATE, str(os.getuid())], lambda: self._make(options)
+        )
+
+    def _make(self, options: Sequence[str]) -> None:
         self.run([*_as_server_user(), program("initdb"), f"--pgdata={self._data}", *options])
-        hosts = self._data / "pg_hba.conf"
-        hosts.write_text("host all all 127.0.0.1/32 trust\n")
+        (self._data / "pg_hba.conf").write_text(_HOSTS)
         statement = self.folder / "create.sql"
-        statement.write_text(f"CREATE DATABASE {_DATABASE};\n")
+        statement.write_text(_CREATE)
         with statement.open("rb") as stdin:
             self.run(
                 [*_as_server_user(), program("postgres"), "--single", "-D", str(self._data), "postgres"], stdin=stdin
