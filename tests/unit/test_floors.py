@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pytest
 
 from mgw.gateway import aq
 from tests.support.rooms import House, ordered
@@ -95,10 +93,8 @@ ROOMS = ordered(
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-@pytest.fixture(params=MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
-def module(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
+def _place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 @functools.cache
@@ -123,8 +119,13 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def _imports(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of everything that is imported, also inside functions and under TYPE_CHECKING."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[tuple[int, str]]:
     package = path.relative_to(ROOT).parent.parts
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
@@ -139,11 +140,11 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{base}.{alias.name}" if is_module else base
 
 
-def _docstrings(tree: ast.Module) -> set[ast.expr]:
+def _docstrings(nodes: Iterable[ast.AST]) -> set[ast.expr]:
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return {
         statement.value
-        for owner in ast.walk(tree)
+        for owner in nodes
         if isinstance(owner, owners)
         for statement in owner.body
         if isinstance(statement, ast.Expr)
@@ -152,15 +153,15 @@ def _docstrings(tree: ast.Module) -> set[ast.expr]:
 
 def _sql(path: Path) -> Iterator[tuple[int, str]]:
     """Line and beginning of every statement: as text, or put together with SQLAlchemy."""
-    tree = _tree(path)
-    documentation = _docstrings(tree)
+    nodes = list(ast.walk(_tree(path)))
+    documentation = _docstrings(nodes)
     modules, functions = {"sqlalchemy"}, set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             modules |= {alias.asname for alias in node.names if alias.name == "sqlalchemy" and alias.asname}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sqlalchemy":
             functions |= {alias.asname or alias.name for alias in node.names if alias.name in SQL_BUILDERS}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
             if SQL_TEXT.match(node.value):
                 yield node.lineno, node.value.strip()[:40]
@@ -177,44 +178,56 @@ def _sql(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{called.value.id}.{called.attr}()"
 
 
-def test_imports_point_to_the_same_floor_or_below(module: Path) -> None:
-    own = _floor(_name(module))
-    assert own is not None
+def test_imports_point_to_the_same_floor_or_below() -> None:
+    floors = {path: _floor(_name(path)) for path in MODULES}
+    assert None not in floors.values()
     above = [
-        f"line {line}: {name} (floor {floor})"
-        for line, name in _imports(module)
-        if (floor := _floor(name)) is not None and floor > own
+        f"{_place(path)}, floor {own}, line {line}: {name} (floor {floor})"
+        for path, own in floors.items()
+        for line, name in _imports(path)
+        if (floor := _floor(name)) is not None and own is not None and floor > own
     ]
-    assert not above, f"{module.relative_to(ROOT)} is on floor {own} and imports upwards: {above}"
+    assert not above
 
 
-def test_product_code_does_not_import_tests_or_benchmarks(module: Path) -> None:
-    wrong = [name for _, name in _imports(module) if name.partition(".")[0] in {"tests", "benchmarks"}]
+def test_product_code_does_not_import_tests_or_benchmarks() -> None:
+    wrong = [
+        f"{_place(path)}: {name}"
+        for path in MODULES
+        for _, name in _imports(path)
+        if name.partition(".")[0] in {"tests", "benchmarks"}
+    ]
     assert not wrong
 
 
-def test_a_messaging_client_is_imported_by_its_link_only(module: Path) -> None:
-    place = module.relative_to(ROOT).as_posix()
+def test_a_messaging_client_is_imported_by_its_link_only() -> None:
     wrong = [
-        f"line {line}: {name}"
-        for line, name in _imports(module)
-        if (home := CLIENTS.get(name.partition(".")[0])) is not None and not place.startswith(home)
+        f"{_place(path)}, line {line}: {name}"
+        for path in MODULES
+        for line, name in _imports(path)
+        if (home := CLIENTS.get(name.partition(".")[0])) is not None and not _place(path).startswith(home)
     ]
-    assert not wrong, f"{place}: {wrong}"
+    assert not wrong
 
 
-def test_only_pipelines_import_spark(module: Path) -> None:
-    place = module.relative_to(ROOT).as_posix()
-    wrong = [f"line {line}: {name}" for line, name in _imports(module) if name.partition(".")[0] in SPARK]
-    assert not wrong or place.startswith("pipelines/"), f"{place}: {wrong}"
+def test_only_pipelines_import_spark() -> None:
+    wrong = [
+        f"{_place(path)}, line {line}: {name}"
+        for path in MODULES
+        for line, name in _imports(path)
+        if name.partition(".")[0] in SPARK and not _place(path).startswith("pipelines/")
+    ]
+    assert not wrong
 
 
-def test_sql_is_in_the_statement_modules_only(module: Path) -> None:
-    place = module.relative_to(ROOT).as_posix()
-    if HOMES_OF_SQL.fullmatch(place):
-        return
-    found = [f"line {line}: {text}" for line, text in _sql(module)]
-    assert not found, f"{place} is no home of SQL: {found}"
+def test_sql_is_in_the_statement_modules_only() -> None:
+    found = [
+        f"{_place(path)}, line {line}: {text}"
+        for path in MODULES
+        if not HOMES_OF_SQL.fullmatch(_place(path))
+        for line, text in _sql(path)
+    ]
+    assert not found, "these are no homes of SQL"
 
 
 def test_the_finder_of_sql_finds_it_where_it_lives() -> None:

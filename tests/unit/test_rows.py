@@ -28,6 +28,8 @@ MANY = {"fetchall", "fetchmany", "rows", "found", "_few", "all", "execute", "exe
 #: What holds rows by its name, where nothing else says so.
 ROW_NAME = re.compile(r"_?row|\w+_row")
 ROWS_NAME = re.compile(r"_?rows|\w+_rows")
+#: What binds names in a function.
+BINDING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.comprehension)
 #: Lists of lists of text that are called rows and come from no database.
 NO_ROWS = {"gateway/config/reference.py": "rows[-1][0]"}
 
@@ -104,8 +106,9 @@ class Rows(ast.NodeVisitor):
         """Look into a function with the names that it binds."""
         arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         self.names.append({each.arg: kind for each in arguments if (kind := _annotated(each.annotation))})
+        binding = [inner for inner in ast.walk(node) if isinstance(inner, BINDING)]
         for _ in range(2):  # a name may be used above the line that binds it
-            for inner in ast.walk(node):
+            for inner in binding:
                 self._bind_in(inner)
         self.generic_visit(node)
         self.names.pop()
@@ -158,9 +161,14 @@ def _numbers(tree: ast.Module) -> Iterator[str]:
                     yield target.id
 
 
+def _word(node: ast.AST) -> object:
+    """What is written there: a name, the last part of a dotted one, a text."""
+    return getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
+
+
 def _annotated(annotation: ast.expr | None) -> str | None:
     """Whether an annotation says ``Row``, or a sequence of them."""
-    if annotation is None:
+    if annotation is None or not any("Row" in str(_word(node)) for node in ast.walk(annotation)):
         return None
     text = ast.unparse(annotation)
     if re.search(r"\b(list|Sequence|Iterable|Iterator)\[(sa\.)?Row\b", text):
@@ -264,9 +272,10 @@ def _items(text: str) -> list[str]:
 
 def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The texts of a module but its docstrings; braces stand for what an f-string puts in."""
-    inside = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    left_out = inside | {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    inside = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    left_out = inside | {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = [each.value if isinstance(each, ast.Constant) else "{}" for each in node.values]
             yield node.lineno, "".join(map(str, parts))
@@ -279,8 +288,9 @@ def _compared(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            named = any(re.search(r"(^|[._])(state|\w+_enabled)$", ast.unparse(side)) for side in sides)
-            if named and any(_is_number(side) for side in sides):
+            if not any(_is_number(side) for side in sides):
+                continue
+            if any(re.search(r"(^|[._])(state|\w+_enabled)$", ast.unparse(side)) for side in sides):
                 yield node.lineno, ast.unparse(node)
 
 
