@@ -39,6 +39,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("mgw.gateway", "mgw.links")
 #: What commands import when they need it.
 _LATER = ("cryptography.fernet", "mgw.links.memory.link", "rich.table", "sqlglot.dialects.oracle", "typer._adapters")
+#: What Python reads when it starts, and a fork can read as well.
+_SEEN_TO = frozenset({"PYTHONPATH", "TZ"})
 _START = 60.0
 _PDEATHSIG = 1  # prctl(2)
 
@@ -198,10 +200,11 @@ _made: dict[frozenset[tuple[str, str]], ReadyMade] = {}
 
 def ready_made(environment: Mapping[str, str]) -> ReadyMade:
     """The process that forks for commands with these variables; one for each way in which Python may start."""
-    starts = ("PYTHON", "LC_", "LANG", "TZ", "LD_")
-    deciding = frozenset((name, value) for name, value in environment.items() if name.startswith(starts))
+    starts = ("PYTHON", "LC_", "LANG", "LD_")
+    without = {name: value for name, value in environment.items() if name not in _SEEN_TO}
+    deciding = frozenset((name, value) for name, value in without.items() if name.startswith(starts))
     if deciding not in _made:
-        _made[deciding] = ReadyMade(environment)
+        _made[deciding] = ReadyMade(without)
         atexit.register(_made[deciding].close)
     return _made[deciding]
 
@@ -279,9 +282,17 @@ def _fork(connection: socket.socket, server: socket.socket) -> tuple[str, list[s
         os.close(file)
     os.environ.clear()
     os.environ.update(request["env"])
+    time.tzset()
     os.chdir(request["cwd"])
-    sys.path[0] = request["cwd"]
+    _find_modules_as_told(request["cwd"])
     return request["module"], request["words"]
+
+
+def _find_modules_as_told(folder: str) -> None:
+    """The search path as Python makes it for ``-m``; the process that forks was told of no folders."""
+    told = os.environ.get("PYTHONPATH")
+    folders = map(os.path.abspath, told.split(os.pathsep)) if told else ()
+    sys.path[:] = [folder, *dict.fromkeys((*folders, *sys.path[1:]))]
 
 
 def _end_with(parent: int) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 
 def _portrait() -> dict[str, object]:
@@ -19,8 +20,9 @@ def _portrait() -> dict[str, object]:
         "module": os.path.basename(sys.argv[0]),
         "name": __name__,
         "folder": os.getcwd(),
-        "first on the path": sys.path[0],
+        "path": sys.path,
         "variables": {name: value for name, value in os.environ.items() if name != "_"},
+        "zone": time.tzname,
         "input": sys.stdin.read(),
         "signals": {str(number): str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)},
         "threads": threading.active_count(),

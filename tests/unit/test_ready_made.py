@@ -27,7 +27,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def test_it_is_what_a_started_process_is(tmp_path: Path, environment: dict[str, str]) -> None:
     forked, started = tmp_path / "forked", tmp_path / "started"
+    environment |= {"PYTHONPATH": os.pathsep.join((str(tmp_path / "code"), "relative")), "TZ": "Asia/Kathmandu"}
     assert start_module(MODULE, "a b", "7", log=forked, environment=environment, folder=tmp_path).wait(60) == 7
+    environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), environment["PYTHONPATH"]))  # the other does so by itself
     with started.open("wb") as sink:
         command = [sys.executable, "-m", MODULE, "a b", "7"]
         done = subprocess.run(command, stdout=sink, stderr=sink, env=environment, cwd=tmp_path, check=False)
@@ -98,7 +100,7 @@ def test_output_of_a_killed_process_is_not_lost(tmp_path: Path, environment: dic
 
 def test_commands_with_the_same_variables_of_python_are_forked_from_one_process(environment: dict[str, str]) -> None:
     one = ready_made(environment)
-    assert ready_made(environment | {"MGW_HUB": "sqlite:///x.db"}) is one
+    assert ready_made(environment | {"MGW_HUB": "sqlite:///x.db", "PYTHONPATH": "/elsewhere", "TZ": "UTC"}) is one
     assert ready_made(environment | {"PYTHONWARNINGS": "error::UserWarning"}) is not one
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -141,6 +142,20 @@ def test_client_of_a_dead_target_is_reset() -> None:
 def test_eventually_returns_the_first_true_value() -> None:
     values = iter((0, None, 7, 8))
     assert eventually(lambda: next(values), deadline=5) == 7
+
+
+def test_eventually_asks_less_often_what_takes_long() -> None:
+    asked: list[tuple[float, float]] = []
+
+    def takes_long() -> bool:
+        began = time.monotonic()
+        time.sleep(0.02)
+        asked.append((began, time.monotonic()))
+        return len(asked) == 3
+
+    eventually(takes_long, deadline=60)
+    for (began, ended), (again, _) in itertools.pairwise(asked):
+        assert again - ended >= min(ended - began, 0.5)
 
 
 def test_eventually_tells_what_it_waited_for_and_what_it_saw() -> None:
