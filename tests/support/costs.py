@@ -110,7 +110,8 @@ class _Costs:
 
 def measure(config: pytest.Config) -> None:
     """Have this process of pytest write down costs, where that was asked for."""
-    if path := os.environ.get("MGW_COSTS"):
+    divides = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")  # its workers measure
+    if (path := os.environ.get("MGW_COSTS")) and not divides:
         config.pluginmanager.register(_Costs(Path(path)))
 
 

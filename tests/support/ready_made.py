@@ -30,6 +30,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
+import sqlalchemy
+
 from tests.support.waiting import eventually
 
 __all__ = ["Process", "ready_made", "start_module"]
@@ -237,6 +239,10 @@ def _serve(address: str, parent: int) -> tuple[str, list[str]]:
         importlib.import_module(name)
     program = importlib.import_module("mgw.gateway.cli.main")
     program.command(program.app)
+    with sqlalchemy.create_engine(
+        "sqlite://"
+    ).connect() as connection:  # patterns and events that are made at first use
+        connection.exec_driver_sql("SELECT 1")
     gc.freeze()  # pages that no collection touches stay common to all forks
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{address}.new")
