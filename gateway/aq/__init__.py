@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.admin.transformations import transformation_users
     from mgw.gateway.aq.attributes import QUEUE_ATTRIBUTES, QUEUE_TABLE_ATTRIBUTES, SUBSCRIBER_ATTRIBUTES, by_name
     from mgw.gateway.aq.conditions.purge_conditions import PURGES
+    from mgw.gateway.aq.conditions.routing_sql import schema_of_tables
     from mgw.gateway.aq.conditions.rules import Rule, compile_rule, register_function, unregister_function
     from mgw.gateway.aq.errors import (
         HoldsMessages,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         NotEnabledForEnqueue,
         QueueInUse,
     )
+    from mgw.gateway.aq.functions.functions_sql import schema_name as functions_schema
     from mgw.gateway.aq.grants import AqAgent
     from mgw.gateway.aq.hub import Hub
     from mgw.gateway.aq.model import (
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.store.columns import NEW_TYPED_MESSAGE, STORED
     from mgw.gateway.aq.store.connection_state import hub_clock
     from mgw.gateway.aq.store.database import libpq_uri, parse_url, watchfulness
+    from mgw.gateway.aq.store.function_home_sql import SETTINGS as FUNCTION_SETTINGS
+    from mgw.gateway.aq.store.function_home_sql import Home as FunctionHome
     from mgw.gateway.aq.store.migrations.changes import Changes
     from mgw.gateway.aq.store.migrations.plan import PartPlan
     from mgw.gateway.aq.store.namespace_sql import channel_sql
@@ -123,6 +127,7 @@ __all__ = [
     "DEFAULT_SCHEMA",
     "FLAG_CHECK",
     "FOREVER",
+    "FUNCTION_SETTINGS",
     "HELD_BY_PLAN",
     "HUB_VIEW_COLUMNS",
     "INFINITE",
@@ -154,6 +159,7 @@ __all__ = [
     "Dropped",
     "Durability",
     "EnqueueOptions",
+    "FunctionHome",
     "Held",
     "HoldsMessages",
     "Hub",
@@ -204,6 +210,7 @@ __all__ = [
     "compile_rule",
     "decode_messages",
     "drop_hub",
+    "functions_schema",
     "hub_clock",
     "keep_change",
     "libpq_uri",
@@ -237,6 +244,7 @@ __all__ = [
     "resolve_queue",
     "rights_of",
     "role_statements",
+    "schema_of_tables",
     "shown_key",
     "sqlite_upgrade",
     "stored_functions",
@@ -277,6 +285,7 @@ _HOMES = {
         "register_function",
         "unregister_function",
     ),
+    "conditions.routing_sql": ("schema_of_tables",),
     "errors": (
         "HoldsMessages",
         "MessageRefused",
@@ -286,6 +295,7 @@ _HOMES = {
         "NotEnabledForEnqueue",
         "QueueInUse",
     ),
+    "functions.functions_sql": ("functions_schema=schema_name",),
     "grants": ("AqAgent",),
     "hub": ("Hub",),
     "model": (
@@ -392,6 +402,10 @@ _HOMES = {
         "libpq_uri",
         "parse_url",
         "watchfulness",
+    ),
+    "store.function_home_sql": (
+        "FUNCTION_SETTINGS=SETTINGS",
+        "FunctionHome=Home",
     ),
     "store.migrations.changes": ("Changes",),
     "store.migrations.plan": ("PartPlan",),

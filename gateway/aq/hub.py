@@ -132,7 +132,7 @@ class Hub(SessionGround):
                         make_private(database or "")
                     found = schema.create(engine, durability, clock, schemas, where)
                 if namespace is not None:
-                    schema.refresh_functions(engine, found, where)
+                    schema.refresh_functions(engine, found, where, schemas)
             if found.hub_id is None:
                 raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
             login = None

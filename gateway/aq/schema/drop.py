@@ -11,6 +11,7 @@ from mgw.gateway.aq.schema import drop_sql, schema_sql, upgrade_sql
 from mgw.gateway.aq.store.database import Address, find_schema, make_engine
 from mgw.gateway.aq.store.database_errors import lock_timed_out, translated
 from mgw.gateway.aq.store.files import files_of
+from mgw.gateway.aq.store.migrations.plan import NO_PART
 from mgw.gateway.aq.store.namespace_sql import Namespace
 from mgw.gateway.aq.store.schema_part import SchemaPart
 from mgw.gateway.aq.store.statements import Db
@@ -20,7 +21,6 @@ from mgw.transforms.errors import HubError, HubUnavailable
 __all__ = ["Dropped", "drop"]
 
 _PATIENCE = 10_000  # milliseconds for which transactions of others are waited for
-_FUNCTIONS = {"functions", "functions_text"}  # rows of aq_part that are no parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def drop(address: Address, parts: Sequence[SchemaPart], clock: Clock, *, force: 
                 objects = drop_sql.drop_sqlite(db, names, where)
             else:
                 _alone(engine, db, where)
-                objects = drop_sql.drop_postgresql(db, found.hub_id or b"", namespace, names, where)
+                objects = drop_sql.drop_postgresql(db, found.hub_id or b"", namespace, names, where, parts=parts)
         return Dropped(where, objects, left.messages)
     finally:
         engine.dispose()
@@ -90,7 +90,8 @@ def _checked(
         schema_sql.lock(conn)
     found = schema_sql.inspect(conn)
     schema_sql.judge(found, where, create=False, schemas=[part for part in parts if part.name in found.parts])
-    unknown = found.parts.keys() - _FUNCTIONS - {part.name for part in parts}
+    known = {part.name for part in parts}
+    unknown = {name for name in found.parts.keys() - known if not name.startswith(NO_PART)}
     if unknown:
         raise HubError(
             f"hub {where} was not dropped",

@@ -85,7 +85,9 @@ def waiting(db: Db) -> Waiting:
     return Waiting(int(number), since)
 
 
-def drop_postgresql(db: Db, hub_id: bytes, namespace: Namespace, names: frozenset[str], where: str) -> int:
+def drop_postgresql(
+    db: Db, hub_id: bytes, namespace: Namespace, names: frozenset[str], where: str, *, parts: Sequence[SchemaPart]
+) -> int:
     """Drop the hub's tables, views, sequences and functions, and its schemas if nothing else is in them.
 
     Returns:
@@ -101,7 +103,7 @@ def drop_postgresql(db: Db, hub_id: bytes, namespace: Namespace, names: frozense
     sequences = [name for name, kind in found if kind == "S" and name in _SEQUENCES]
     routines = [signature for (signature,) in db.rows(_ROUTINES, (schema, mine["r"]))]
     with _dependents_named(where):
-        _drop_functions(db, hub_id)
+        _drop_functions(db, hub_id, parts)
         for kind, dropped in (("VIEW", mine["v"]), ("TABLE", mine["r"]), ("SEQUENCE", sequences)):
             if dropped:
                 _run(db, f"DROP {kind} {', '.join(f'{quoted(schema)}.{quoted(name)}' for name in dropped)}")
@@ -115,15 +117,17 @@ def _is_mine(name: str, names: frozenset[str], views: set[str]) -> bool:
     return name in views or name.lower() in names
 
 
-def _drop_functions(db: Db, hub_id: bytes) -> None:
-    name = functions.schema_name(db, hub_id)
-    if name is None:
-        return
-    signatures = [signature for (signature,) in db.rows(_SQL_FUNCTIONS, (name,))]
-    if signatures:
-        _run(db, f"DROP FUNCTION {', '.join(signatures)}")
-    _run(db, f"DROP TYPE IF EXISTS {quoted(name)}.message")
-    _drop_schema(db, name)
+def _drop_functions(db: Db, hub_id: bytes, parts: Sequence[SchemaPart]) -> None:
+    for home in (functions.HOME, *(part.functions.home for part in parts if part.functions)):
+        found = home.found(db, hub_id)
+        if found is None:
+            continue
+        name = found.schema
+        signatures = [signature for (signature,) in db.rows(_SQL_FUNCTIONS, (name,))]
+        if signatures:
+            _run(db, f"DROP FUNCTION {', '.join(signatures)}")
+        _run(db, f"DROP TYPE IF EXISTS {quoted(name)}.message")
+        _drop_schema(db, name)
 
 
 def _drop_schema(db: Db, name: str) -> None:

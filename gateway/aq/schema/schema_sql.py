@@ -38,6 +38,7 @@ __all__ = [
     "inspect",
     "inspect_opened",
     "inspect_sqlite",
+    "install_functions",
     "judge",
     "lock",
     "refresh_functions",
@@ -256,7 +257,15 @@ def create(engine: sa.Engine, durability: Durability, clock: Clock, schemas: Seq
                     part.create(conn)
                     part.make_derived(conn)
                     conn.execute(tables.part.insert(), {"name": part.name, "version": part.version})
+                    install_functions(conn, part, where)
         return inspect(conn)
+
+
+def install_functions(conn: sa.Connection, part: SchemaPart, where: str) -> None:
+    """Make the SQL functions of a part (PostgreSQL)."""
+    hub_id = inspect(conn).hub_id if part.functions is not None else None
+    if part.functions is not None and hub_id is not None and conn.dialect.name == "postgresql":
+        part.functions.install(Db(conn), hub_id, where)
 
 
 def lock(conn: sa.Connection) -> None:
@@ -264,17 +273,24 @@ def lock(conn: sa.Connection) -> None:
     conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
 
 
-def refresh_functions(engine: sa.Engine, found: Found, where: str) -> None:
+def refresh_functions(engine: sa.Engine, found: Found, where: str, schemas: Sequence[SchemaPart]) -> None:
     """Replace SQL functions that an older release made; where that is refused they stay, and the log says so."""
-    if found.hub_id is None or not functions.stale(found.parts):
+    if found.hub_id is None:
         return
-    try:
-        with engine.begin() as conn:
-            lock(conn)
-            if functions.stale(inspect(conn).parts):
-                functions.install(Db(conn), found.hub_id, where)
-    except HubError as error:
-        _log.warning("%s", error.text())
+    of_parts = [part.functions for part in schemas if part.functions and part.name in found.parts]
+    for stale, install in (
+        (functions.stale, functions.install),
+        *((each.stale, each.install) for each in of_parts),
+    ):
+        if not stale(found.parts):
+            continue
+        try:
+            with engine.begin() as conn:
+                lock(conn)
+                if stale(inspect(conn).parts):
+                    install(Db(conn), found.hub_id, where)
+        except HubError as error:
+            _log.warning("%s", error.text())
 
 
 def strange_login(conn: sa.Connection) -> str | None:

@@ -74,3 +74,5 @@ def run(conn: sa.Connection, plans: Sequence[PartPlan], where: str, *, now: floa
     hub_id = schema.inspect(conn).hub_id
     if hub_id is not None:
         sql.make_functions(conn, hub_id, where)
+        for entry in plans:
+            schema.install_functions(conn, entry.part, where)

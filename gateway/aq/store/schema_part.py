@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from mgw.gateway.aq.store.function_home_sql import SqlFunctions
     from mgw.gateway.aq.store.migrations.changes import Changes
 
 __all__ = ["SchemaPart", "Step", "plans_view"]
@@ -51,6 +52,7 @@ class SchemaPart:
         drop_derived: drops those that an earlier release of the part may have made; some may be missing.
         at_work: programs that work on the hub, as (who, until when they keep their claim in epoch seconds) at a moment;
             while there are any, nothing is upgraded.
+        functions: its SQL functions (PostgreSQL): made with the tables, replaced by a newer release.
     """
 
     name: str
@@ -60,6 +62,7 @@ class SchemaPart:
     make_derived: Callable[[sa.Connection], None] = _nothing
     drop_derived: Callable[[sa.Connection], None] = _nothing
     at_work: Callable[[sa.Connection, float], Iterable[tuple[str, float]]] = lambda *_: ()
+    functions: SqlFunctions | None = None
 
     @property
     def version(self) -> int:

@@ -9,13 +9,13 @@ from importlib import metadata
 from mgw.gateway.aq.store.schema_part import SchemaPart, Step
 from mgw.transforms.errors import HubError, HubVersionMismatch
 
-__all__ = ["DISTRIBUTION", "QUEUES", "PartPlan", "newer", "older", "plan", "this_release"]
+__all__ = ["DISTRIBUTION", "NO_PART", "QUEUES", "PartPlan", "newer", "older", "plan", "this_release"]
 
 DISTRIBUTION = "messaging-gateway"
 #: The part that every hub has: its version is in ``aq_hub``.
 QUEUES = "aq"
-#: Rows of ``aq_part`` that are no parts: the hub keeps its SQL functions' version and checksum there.
-_NO_PARTS = frozenset({"functions", "functions_text"})
+#: Beginning of the names of rows of ``aq_part`` that are no parts: versions and checksums of SQL functions.
+NO_PART = "functions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def plan(
         HubError: nobody here knows a part of it.
     """
     known = {part.name: part for part in parts}
-    unknown = sorted(versions.keys() - known.keys() - _NO_PARTS)
+    unknown = sorted(name for name in versions.keys() - known.keys() if not name.startswith(NO_PART))
     if unknown:
         raise HubError(
             f"hub {where} cannot be upgraded",
