@@ -12,7 +12,7 @@ from typing import Any
 from mgw.links.contract import Field
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["merged", "parse", "parse_value", "stored", "typed"]
+__all__ = ["kind_of", "merged", "parse", "parse_value", "stored", "typed", "wanted"]
 
 _KINDS = {bool: "TRUE or FALSE", int: "a whole number", float: "a number", str: "a text"}
 _TRUE = frozenset(("true", "yes", "on", "1"))
@@ -137,11 +137,16 @@ def _boolean(text: str) -> bool:
 def _bad(field: Field, text: str, owner: str, cause: str) -> ConfigInvalid:
     shown = "***" if field.secret else repr(text)
     return ConfigInvalid(
-        f"{owner}: {field.name} cannot be {shown}", cause=cause, cure=f"give {_wanted(field)}: {field.description}"
+        f"{owner}: {field.name} cannot be {shown}", cause=cause, cure=f"give {wanted(field)}: {field.description}"
     )
 
 
-def _wanted(field: Field) -> str:
+def kind_of(field: Field) -> str:
+    """What a value of a field is: ``a whole number``."""
+    return _KINDS[field.type]
+
+
+def wanted(field: Field) -> str:
     """What a value of a field looks like: ``a whole number from 1 to 10000``."""
     if field.choices:
         *others, last = field.choices

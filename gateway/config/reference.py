@@ -18,6 +18,7 @@ from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
 from mgw.gateway.config.models import SECTIONS, Document, HttpModel, LogModel, SettingsModel, SubscriberModel
 from mgw.gateway.config.reference_headers import anchor, headers_page, rows_of
+from mgw.gateway.config.reference_mgwadm import mgwadm_page
 from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
@@ -351,6 +352,7 @@ def _place(condition: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_page,
     "links.md": links_page,
+    "mgwadm.md": mgwadm_page,
     "headers.md": headers_page,
     "errors.md": errors_page,
     "views.md": views_page,

@@ -14,6 +14,7 @@ from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = [
     "AGENT_OPTIONS",
+    "FOREIGN_OPTIONS",
     "NO_EFFECT",
     "AgentSettings",
     "check_option",
@@ -94,7 +95,8 @@ AGENT_OPTIONS = (
 )
 
 _FIELDS = {field.name.lower(): field for field in AGENT_OPTIONS}
-_FOREIGN = (
+#: Options of the documented product that mean nothing here: how their names begin, and why.
+FOREIGN_OPTIONS = (
     ("oracle.mgw.tibrv.", "it is for TIB/Rendezvous, which has no link type here"),
     ("oracle.net.", "it is for connections to an Oracle database, which the hub is not"),
     ("javax.net.ssl.", "it is for Java; here TLS is set with options of the link"),
@@ -162,7 +164,7 @@ def option_refusal(name: str) -> tuple[str, str] | None:
     lower = name.lower()
     if lower in _FIELDS:
         return None
-    for prefix, reason in _FOREIGN:
+    for prefix, reason in FOREIGN_OPTIONS:
         if lower.startswith(prefix):
             return reason, "leave it out"
     near = difflib.get_close_matches(lower, _FIELDS, n=1)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import Durability, Hub, SchemaPart, hub_clock
 from mgw.gateway.state import catalog, lease, run_state
+from mgw.gateway.state.mgwadm.mgwadm_sql import MGWADM
 from mgw.gateway.state.migrations import STEPS
 from mgw.gateway.state.tables import metadata
 from mgw.gateway.state.triggers import create_triggers, drop_triggers
@@ -40,6 +41,7 @@ GATEWAY_PART = SchemaPart(
     _make_derived,
     _drop_derived,
     lease.agents_at_work,
+    MGWADM,
 )
 
 

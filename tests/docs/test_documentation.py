@@ -288,6 +288,18 @@ def test_hub_is_used_from_sql_as_the_page_says(tmp_path: Path, postgresql: Postg
         subprocess.run(psql, env=os.environ | environ, check=True, capture_output=True, timeout=60)
 
 
+def test_the_gateway_is_administered_from_sql_as_the_page_says(tmp_path: Path, postgresql: PostgreSQL) -> None:
+    environ = {"PGHOST": postgresql.host, "PGPORT": str(postgresql.port), "PGUSER": postgresql.username}
+    try:
+        with Mosquitto() as mosquitto:
+            more = {"MQTT_PORT": str(mosquitto.port), "PYTHONWARNINGS": "default"}
+            _walk_through(ROOT / "docs/how-to/administer-with-sql.md", tmp_path, environ | more)
+    finally:
+        postgresql.drop_database("works")
+        psql = ["psql", "-X", "-d", "mgw", "-c", "DROP ROLE IF EXISTS works_operator"]
+        subprocess.run(psql, env=os.environ | environ, check=True, capture_output=True, timeout=60)
+
+
 def test_backup_of_a_hub_in_use_is_whole(tmp_path: Path) -> None:
     mgw = Mgw(tmp_path)
     mgw.ok("apply", mgw.file("queues:\n  Q: {}\n"))

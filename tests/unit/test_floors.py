@@ -25,7 +25,7 @@ SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
     r"gateway/aq/(\w+/\w+_sql|store/(tables|statements|membership|migrations/\w+)|queues/transfer|views/\w+)\.py"
     r"|gateway/aq/conditions/sql/\w+\.py|gateway/ledger/(store|upkeep)\.py"
-    r"|gateway/state/(catalog/\w+|certificates|desk_queues|happened|history|parked|records|run_state|lease|views|view_dialects|status|tables|triggers|users|migrations/\w+)\.py"
+    r"|gateway/state/(mgwadm/\w+_sql|catalog/\w+|certificates|desk_queues|happened|history|parked|records|run_state|lease|views|view_dialects|status|tables|triggers|users|migrations/\w+)\.py"
     r"|pipelines/((\w+/)?statements\w*|(tables|migrations)/\w+)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")

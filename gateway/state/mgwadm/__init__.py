@@ -1,0 +1,1 @@
+"""The administration as SQL functions on PostgreSQL: schema ``mgwadm``."""
