@@ -141,5 +141,5 @@ def test_a_sample_that_says_the_same_is_not_written_again() -> None:
     assert state.is_news(Backlog(0), 115.0)
     assert state.is_news(Backlog(0), 115.0 + KEPT_SECONDS)
     assert state.is_news(Backlog(0), 100.0), "the clock was set back"
-    state.failed(JobStatus.RETRY, "the hub was away, perhaps while it was written", 120.0)
+    state.failed(JobStatus.RETRY, "the hub was away, perhaps while it was written", 120.0, "")
     assert state.is_news(Backlog(0), 121.0)

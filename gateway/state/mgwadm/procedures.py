@@ -339,8 +339,8 @@ _AGENTS = (
         Role.OPERATOR,
         "Clean-up",
         "Cleans up after an error. Only `CLEAN_STARTUP_STATE` works from SQL: it sets an agent that left its status "
-        "behind back to NOT_STARTED, after up to 5 seconds in which the agent may answer. The other actions need "
-        "`mgw agents cleanup`.",
+        "behind back to NOT_STARTED, after up to 5 seconds in which the agent may answer. The other actions look "
+        "at brokers: `mgw agents cleanup CLEAN_LOG_QUEUES` and its like.",
         (
             Parameter(
                 "action",
