@@ -188,6 +188,8 @@ def test_a_removal_says_first_what_uses_the_object_and_what_would_be_lost(hub: H
         admin.aq.alter_queue("B", comment="somebody was faster")
         confirm(browser)
         browser.wait_for("changed since")
+        (refused,) = browser.complaints()
+        assert "412" in refused
         preview("queues", "B", "No message is in it")
         confirm(browser)
         browser.wait_for("It is removed")

@@ -332,7 +332,9 @@ BEGIN
     IF v_action <> 'CLEAN_LOG_QUEUES' THEN
         v_job := @adm@._job(coalesce(p_argument, ''));
         IF (SELECT s.status FROM gw_job_state s WHERE s.job_id = v_job.id) <> 'FAILED' THEN
-            RETURN;  -- a job that is not FAILED is left alone
+            PERFORM @adm@._end();  -- a job that is not FAILED is left alone
+            PERFORM @adm@._keep('job', p_argument, replace(lower(v_action), '_', ' ') || ' of', true, @adm@._seen('job', p_argument));
+            RETURN;
         END IF;
     END IF;
     PERFORM @adm@._refuse_python(format('%s cannot be done from SQL', v_action),
