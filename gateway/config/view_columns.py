@@ -54,7 +54,7 @@ COLUMN_TEXTS = {
     "MGW_AUDIT.GENERATION": "Generation of the definitions that the change is part of; null: it changed none.",
     "MGW_AUDIT.KIND": "Kind of the object: agent, link, foreign queue, job and others; null: it has no definition.",
     "MGW_AUDIT.RESULT": "Of an apply or rollback, in its last row: what it came to.",
-    "MGW_AUDIT.THROUGH": "python, cli, http, agent; null: an earlier release wrote it.",
+    "MGW_AUDIT.THROUGH": "python, cli, http, sql, agent; null: an earlier release wrote it.",
     "MGW_AUDIT.VERSION": "The metric `mgw_config_generation` with this change; null: it has no part in that.",
     "MGW_SCHEDULES.DESTINATION": "Where it writes.",
     "MGW_SCHEDULES.SOURCE": "Where it reads.",

@@ -21,6 +21,7 @@ from mgw.gateway.aq.model import State
 from mgw.gateway.aq.queues import transfer
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin
+from mgw.gateway.services.happenings import audit
 from mgw.gateway.state import catalog, run_state
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.run_state import Plan
@@ -400,6 +401,19 @@ class TestJobs:
         assert refused is not None
         assert "mgw agents cleanup RESET_SUB_MISSING_MESSAGE j" in refused.cure
 
+    def test_a_job_with_records_at_a_broker_is_left_to_its_agent(self, pair: Pair) -> None:
+        pair.both(define)
+        place = {"hostname": "127.0.0.1", "port": 1}
+        pair.both(lambda admin: admin.create_msgsystem_link("kept", "RABBITMQ", place, outbound_log_queue="sent"))
+        pair.both(lambda admin: admin.register_foreign_queue("tasks", "kept", "tasks", "QUEUE"))
+        pair.compare(
+            call("create_job", job_name="j", **_pair("OUTBOUND", "one", "tasks@kept")),
+            call("remove_job", job_name="j"),
+        )
+        job = pair.other.get_job("j")
+        assert job is not None
+        assert job.status == "DELETE_PENDING"
+
     def test_what_only_python_can_check_is_refused(self, refusing: Pair) -> None:
         job = {"job_name": "new", **_pair("OUTBOUND", "many", "tasks@shop")}
         for changed in ({"rule": "priority = 1"}, {"options": {"park_key": "tab.user_data.account"}}):
@@ -556,6 +570,7 @@ class TestLinksAndQueues:
             assert found is not None, step
             assert found.number == 32801
         pair.compare(call("alter_msgsystem_link", linkname="plant", properties={"port": 1884, "username": "other"}))
+        assert audit(pair.other.hub, 1)[0].through == "sql"
         link = pair.other.get_link("plant")
         assert link is not None
         assert (link.username, link.password, link.attributes["port"]) == ("other", "p", 1884)

@@ -68,7 +68,7 @@ class BodyType(IntEnum):
 
 
 #: How an actor came to a change: a program that calls Python, the command line, HTTP, an agent by itself.
-WAYS = ("python", "cli", "http", "agent")
+WAYS = ("python", "cli", "http", "sql", "agent")
 
 COMMIT_COUNTER = "commit"
 MESSAGE_COUNTER = "message"

@@ -58,7 +58,9 @@ class AuditModel(BaseModel):
     id: int = Field(description="Grows with every change.")
     time: datetime = Field(description="When it was changed.")
     actor: str = Field(description="Who did it.")
-    through: str | None = Field(description="`cli`, `http`, `python` or `agent`; null: an earlier release wrote it.")
+    through: str | None = Field(
+        description="`cli`, `http`, `python`, `sql` or `agent`; null: an earlier release wrote it."
+    )
     action: str = Field(description="`create link`, `alter job`, `purge`, `drop queue` and others.")
     kind: str | None = Field(description="Kind of the object; null: it has no definition.")
     object: str = Field(description="What was changed.")

@@ -114,8 +114,8 @@ BEGIN
     IF v_same AND NOT p_deed THEN
         RETURN;
     END IF;
-    INSERT INTO aq_audit (time, actor, action, object, messages, kind, before_change, after_change, version)
-    SELECT @adm@._now(), session_user, coalesce(p_verb, CASE WHEN p_before IS NULL THEN 'create' WHEN v_after IS NULL THEN 'remove' ELSE 'alter' END)
+    INSERT INTO aq_audit (time, actor, through, action, object, messages, kind, before_change, after_change, version)
+    SELECT @adm@._now(), session_user, 'sql', coalesce(p_verb, CASE WHEN p_before IS NULL THEN 'create' WHEN v_after IS NULL THEN 'remove' ELSE 'alter' END)
            || ' ' || p_kind, coalesce(v_after ->> 'name', p_before ->> 'name', p_name), 0, p_kind,
            CASE WHEN NOT v_same THEN p_before::text END, CASE WHEN NOT v_same THEN v_after::text END, c.version
       FROM gw_change c WHERE c.id = 1;

@@ -668,15 +668,19 @@ BEGIN
         END IF;
         v_text := format('remove job %s, which reads %s, by %s: %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source), session_user,
             CASE WHEN v_messages = 0 THEN 'no message was in it' ELSE @adm@._held(v_messages, v_oldest) || '; deleted with it' END);
-        INSERT INTO aq_audit (time, actor, action, object, kind, before_change, version, messages, oldest)
-        VALUES (@adm@._now(), session_user, 'remove job', format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source)),
+        INSERT INTO aq_audit (time, actor, through, action, object, kind, before_change, version, messages, oldest)
+        VALUES (@adm@._now(), session_user, 'sql', 'remove job', format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source)),
                 'job', @adm@._seen('job', v_job.name)::text, (SELECT c.version + 1 FROM gw_change c WHERE c.id = 1), v_messages, v_oldest);
         INSERT INTO gw_event (time, level, name, object, text)
         VALUES (@adm@._now(), CASE WHEN v_messages > 0 THEN 'WARNING' ELSE 'INFO' END, 'Removal',
                 format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source)), v_text);
     END IF;
     SELECT * INTO v_agent FROM gw_agent a WHERE a.name_key = v_job.agent_key;
-    IF NOT v_force AND (@adm@._alive(v_agent) OR (v_foreign ->> 'topic')::boolean) THEN  -- what is left there only the agent can remove
+    -- What is left there only the agent can remove: a subscription, records in a log queue.
+    IF NOT v_force AND (@adm@._alive(v_agent) OR (v_foreign ->> 'topic')::boolean OR EXISTS (
+           SELECT FROM gw_link l
+            WHERE l.name_key = substring(v_job.source_key FROM '@([^@]+)$') AND l.inbound_log_queue IS NOT NULL
+               OR l.name_key = substring(v_job.destination_key FROM '@([^@]+)$') AND l.outbound_log_queue IS NOT NULL)) THEN
         UPDATE gw_job_state s SET status = 'DELETE_PENDING' WHERE s.job_id = v_job.id;
         RETURN false;
     END IF;

@@ -156,7 +156,7 @@ def _changes(changes: Changes) -> None:
     for column in ("generation", "version"):
         changes.add_column("aq_audit", f"{column} {whole}")
     changes.add_column("aq_audit", "result TEXT")
-    changes.add_checks("aq_audit", {"through": "through IN ('python', 'cli', 'http', 'agent')"})
+    changes.add_checks("aq_audit", {"through": "through IN ('python', 'cli', 'http', 'sql', 'agent')"})
 
 
 STEPS = (
