@@ -83,7 +83,7 @@ def _values(model: Any, other: Any, ours: Mapping[str, object]) -> object:
     """What compares of an object, next to how it looked at another time."""
     if model is None:
         return None
-    values = model.model_dump() | ours
+    values = model.model_dump(warnings=False) | ours  # it warns of numbers beside INFINITE, which the model takes
     if isinstance(model, QueueModel):
         both_own = model.queue_table is None and isinstance(other, QueueModel) and other.queue_table is None
         left_out = {"queue_table"} if both_own else _OF_THE_TABLE | {"queue_table"}
