@@ -131,7 +131,7 @@ class TestPlace:
         assert schemas_with(shop) == []
 
     def test_login_without_the_right_to_make_a_schema_is_told_who_can(
-        self, database: str, shop: psycopg.Connection[Any]
+        self, database: str, shop: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
     ) -> None:
         shop.execute("CREATE ROLE clerk LOGIN")
         try:
@@ -142,6 +142,14 @@ class TestPlace:
             with with_queue(open_hub(url, create=True)) as hub, hub.session() as session:
                 session.enqueue("orders", Message("x"))
                 session.commit()
+            assert "CREATE SCHEMA mgwadm AUTHORIZATION that user" in caplog.text
+            caplog.clear()
+            open_hub(url).close()
+            assert not caplog.text
+            shop.execute("CREATE SCHEMA mgwadm AUTHORIZATION clerk")
+            open_hub(url).close()
+            with psycopg.connect(url.replace("+psycopg", "")) as clerk:
+                clerk.execute("SELECT mgwadm.create_agent('second')")
         finally:
             shop.execute("DROP OWNED BY clerk CASCADE; DROP ROLE clerk")
 

@@ -262,10 +262,15 @@ def create(engine: sa.Engine, durability: Durability, clock: Clock, schemas: Seq
 
 
 def install_functions(conn: sa.Connection, part: SchemaPart, where: str) -> None:
-    """Make the SQL functions of a part (PostgreSQL)."""
+    """Make the SQL functions of a part (PostgreSQL); where that is refused, the log says so: a hub works without."""
     hub_id = inspect(conn).hub_id if part.functions is not None else None
-    if part.functions is not None and hub_id is not None and conn.dialect.name == "postgresql":
-        part.functions.install(Db(conn), hub_id, where)
+    if part.functions is None or hub_id is None or conn.dialect.name != "postgresql":
+        return
+    try:
+        with conn.begin_nested():
+            part.functions.install(Db(conn), hub_id, where)
+    except HubError as error:
+        _log.warning("%s", error.text())
 
 
 def lock(conn: sa.Connection) -> None:
@@ -277,20 +282,26 @@ def refresh_functions(engine: sa.Engine, found: Found, where: str, schemas: Sequ
     """Replace SQL functions that an older release made; where that is refused they stay, and the log says so."""
     if found.hub_id is None:
         return
-    of_parts = [part.functions for part in schemas if part.functions and part.name in found.parts]
-    for stale, install in (
-        (functions.stale, functions.install),
-        *((each.stale, each.install) for each in of_parts),
+    for home, stale, install in (
+        (functions.HOME, functions.stale, functions.install),
+        *(
+            (part.functions.home, part.functions.stale, part.functions.install)
+            for part in schemas
+            if part.functions is not None and part.name in found.parts
+        ),
     ):
         if not stale(found.parts):
             continue
+        level = logging.WARNING
         try:
             with engine.begin() as conn:
                 lock(conn)
                 if stale(inspect(conn).parts):
+                    if home is not functions.HOME and home.found(Db(conn), found.hub_id) is None:
+                        level = logging.DEBUG  # it was told when the hub was made, and a hub works without them
                     install(Db(conn), found.hub_id, where)
         except HubError as error:
-            _log.warning("%s", error.text())
+            _log.log(level, "%s", error.text())
 
 
 def strange_login(conn: sa.Connection) -> str | None:
