@@ -198,6 +198,8 @@ class LinkError(GatewayError):
     """
 
     retriable: ClassVar[bool] = True
+    #: The documented number of all errors of the class, where none is given; None: it depends.
+    usual_number: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class LinkError(GatewayError):
         cure: str = "",
         number: int | None = None,
     ) -> None:
-        super().__init__(what, cause=cause, cure=cure, number=number)
+        super().__init__(what, cause=cause, cure=cure, number=self.usual_number if number is None else number)
         self.link = link
         self.operation = operation
 
@@ -241,6 +243,8 @@ class LinkRefused(LinkError):
 
 class QueueMissing(LinkError):
     """The queue, exchange or topic does not exist in the messaging system [434]."""
+
+    usual_number = 434
 
 
 class Blame(Enum):
