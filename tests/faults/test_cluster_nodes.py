@@ -47,7 +47,8 @@ def test_each_harm_to_a_node_between_two_clusters_loses_and_doubles_nothing(tria
     trial("quorumids", "kafkalog", *FAULTS, messages=1500, rate=RATE)
 
 
-@pytest.mark.matrix
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_killing_the_node_of_a_stream_loses_and_doubles_nothing(trial: Trial) -> None:
     trial("stream", "quorum", kill_broker_node, messages=1500, rate=RATE)
 
