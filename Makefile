@@ -17,8 +17,8 @@ STAMPS := .cache/stamps
 # them costs a process of pytest five seconds, and an agent one.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that depend on the clock, or that damage brokers under load, run two files at once and nothing else. Of all other
-# tests three files run at once, and Spark's tests in a separate process: while some wait for a broker, others work. Every
-# process has its own brokers. The long ones begin.
+# tests four files run at once, and Spark's tests in a separate process: while some wait for a broker, others work. Every
+# process has its own brokers.
 BY_THE_CLOCK := tests/faults tests/soak tests/conformance/test_supervisor.py
 SIDE_BY_SIDE := tests/property \
   $(filter-out tests/property tests/pipelines $(BY_THE_CLOCK),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
@@ -110,7 +110,7 @@ test test-all test-rest:
 	$(BIN)/pytest -q -m '$(CHOSEN)' tests/pipelines >$$said 2>&1 & spark=$$!
 	trap 'kill $$spark 2>/dev/null || true; rm -f $$said $$tally' EXIT
 	$(if $(filter test-rest,$@),,$(LINT))
-	$(BIN)/pytest -q -n 3 $(BY_FILE) -m '$(CHOSEN)' $(SIDE_BY_SIDE) \
+	$(BIN)/pytest -q -n 4 $(BY_FILE) -m '$(CHOSEN)' $(SIDE_BY_SIDE) \
 	  $(addprefix --ignore=,tests/pipelines $(BY_THE_CLOCK)) || status=$$?
 	wait $$spark || status=$$?
 	cat $$said
@@ -128,7 +128,7 @@ format: $(STAMPS)/venv ## format the code
 	$(BIN)/ruff format --quiet
 
 test-faults: setup ## cut connections, kill processes and brokers for hours (make test does it a few times)
-	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
+	@$(BIN)/pytest -q -m long --ignore=tests/soak tests
 
 fuzz: SECONDS_EACH ?= 60
 fuzz: setup ## damaged input for every parser, a minute each (SECONDS_EACH=60, MGW_FUZZ_SEED repeats a run)

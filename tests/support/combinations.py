@@ -12,7 +12,20 @@ from __future__ import annotations
 import re
 import zlib
 
-__all__ = ["LISTED", "is_one_more"]
+__all__ = ["FIRST", "LISTED", "begins_first", "is_long", "is_one_more"]
+
+#: What takes minutes in a row begins: at the end, one process would work on it while the others have nothing to do.
+FIRST = (
+    "tests/containers/",
+    "tests/conformance/test_kafka_exact.py",
+    "tests/conformance/test_kafka_link.py",
+    "tests/conformance/test_hub_postgresql.py",
+    "tests/conformance/test_upgrade.py",
+    "tests/conformance/test_gaps.py",
+    "tests/conformance/test_rest_description.py",
+    "tests/conformance/test_moved_links.py",
+    "tests/conformance/test_http.py",
+)
 
 #: Every test of these modules or classes stands in another one as well, on another database or link.
 REPEATED = (
@@ -25,7 +38,7 @@ REPEATED = (
 #: Suites of which no third would be left, or that a server can only pass as a whole.
 WHOLE = ("TestClosed", "TestCommitConcurrency", "TestGroupConcurrency", "TestImmediate")
 _OF = 3  # of so many tests one stays
-#: Tests of what only the tests use: brokers that are started, cut off and killed.
+#: Tests of what only the tests use: brokers that are started, cut off and killed. make test-faults has them.
 OF_THE_SUPPORT = ("tests/conformance/test_support_brokers.py",)
 
 #: By file: name, name[case], Class::name or Class::name[case] of a test.
@@ -221,16 +234,6 @@ LISTED: dict[str, str] = {
         test_a_killed_agent_that_its_parent_has_not_reaped_is_replaced_at_once
         test_agent_ends_when_the_file_of_its_hub_is_moved[False]
     """,
-    "tests/conformance/test_support_brokers.py": """
-        test_confirmed_messages_survive[quorum-killed]
-        test_confirmed_messages_survive[stream-killed]
-        test_confirmed_messages_survive[classic-killed]
-        test_acknowledged_records_survive[killed]
-        test_memory_alarm_blocks_publishers_until_it_is_cleared
-        test_unknown_topics_are_not_created
-        test_kafka_speaks_tls_and_knows_its_users
-        test_committed_rows_survive[killed]
-    """,
     "tests/conformance/test_through_pairs.py": """
         test_every_pair_of_systems_carries_bodies_properties_and_order[rabbitmq-mqtt]
         test_with_its_logs_a_job_promises_what_the_weaker_end_does[mqtt-kafka]
@@ -340,8 +343,16 @@ def is_one_more(nodeid: str) -> bool:
     name = re.sub(r"^(\w+::)*", "", rest)
     if {each for full in (rest, name) for each in (full, full.partition("[")[0])} & _LISTED.get(file, frozenset()):
         return True
-    if file in OF_THE_SUPPORT:
-        return True
     if rest.partition("::")[0] in WHOLE:
         return False
     return nodeid.startswith(REPEATED) and zlib.crc32(nodeid.partition("[")[0].encode()) % _OF != 0
+
+
+def is_long(nodeid: str) -> bool:
+    """Whether a test, by its id, is left to ``make test-faults``."""
+    return nodeid.partition("::")[0] in OF_THE_SUPPORT
+
+
+def begins_first(nodeid: str) -> int:
+    """By what tests are sorted, each file as a whole: those of :data:`FIRST` in its order, and all others behind."""
+    return next((rank for rank, name in enumerate(FIRST) if nodeid.startswith(name)), len(FIRST))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import suites
-from tests.support.combinations import LISTED, REPEATED, is_one_more
+from tests.support.combinations import FIRST, LISTED, OF_THE_SUPPORT, REPEATED, begins_first, is_long, is_one_more
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,3 +34,15 @@ def test_ids_are_read_with_class_and_case() -> None:
     assert not is_one_more(f"{exact}{name}[all]")
     assert is_one_more("tests/pipelines/test_demo_spark.py::test_damage_to_the_archive_is_found")
     assert not is_one_more("tests/conformance/test_hub_sqlite.py::TestLife::test_anything")
+
+
+def test_what_begins_and_what_is_long_exists() -> None:
+    assert all((ROOT / name).exists() for name in (*FIRST, *OF_THE_SUPPORT))
+    assert is_long(f"{OF_THE_SUPPORT[0]}::test_anything[quorum]")
+    assert not is_long("tests/conformance/test_hub_sqlite.py::TestLife::test_anything")
+
+
+def test_files_are_sorted_as_a_whole() -> None:
+    found = [f"{file}::{name}" for file in ("tests/unit/test_x.py", FIRST[1], f"{FIRST[0]}test_y.py") for name in "ba"]
+    assert [each.rpartition("::")[2] for each in sorted(found, key=begins_first)] == [*"bababa"]
+    assert sorted(found, key=begins_first) == [*found[4:], *found[2:4], *found[:2]]
