@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import suites
-from tests.support.combinations import FIRST, LISTED, OF_THE_SUPPORT, REPEATED, begins_first, is_long, is_one_more
+from tests.support.combinations import FIRST, OF_THE_SUPPORT, REPEATED, begins_first, is_long, is_one_more
+from tests.support.slow_repetitions import LISTED
 
 ROOT = Path(__file__).resolve().parents[2]
 
