@@ -201,6 +201,13 @@ def define(admin: GatewayAdmin) -> None:
         queues.start_queue(name)
 
 
+def put(admin: GatewayAdmin) -> None:
+    """Two messages that are delayed."""
+    with admin.hub.write() as conn:
+        now = admin.hub.clock.now()
+        transfer.put(conn, transfer.resolve(conn, "many"), [Message(body="x"), Message(body="y")], now=now + 100)
+
+
 class TestJobs:
     def test_a_job_is_created_altered_and_removed(self, pair: Pair) -> None:
         pair.both(define)
@@ -349,13 +356,6 @@ class TestJobs:
             call("create_job", job_name="j", propagation_type="OUTBOUND", source="many", destination="tasks@shop")
         )
 
-        def put(admin: GatewayAdmin) -> None:
-            with admin.hub.write() as conn:
-                now = admin.hub.clock.now()
-                transfer.put(
-                    conn, transfer.resolve(conn, "many"), [Message(body="x"), Message(body="y")], now=now + 100
-                )
-
         pair.both(put)
         (refusal,) = pair.compare(call("remove_job", job_name="j"))
         assert refusal is not None
@@ -413,6 +413,17 @@ class TestJobs:
         job = pair.other.get_job("j")
         assert job is not None
         assert job.status == "DELETE_PENDING"
+
+    def test_names_of_subscribers_and_schedules_are_taken(self, pair: Pair) -> None:
+        pair.both(define)
+        pair.both(lambda admin: admin.add_subscriber("reader", "INBOUND", "news@shop", "one"))
+        pair.both(lambda admin: admin.add_subscriber("half", "OUTBOUND", "many", "tasks@shop"))
+        pair.both(lambda admin: admin.schedule_propagation("plan", "OUTBOUND", "many", "tasks@shop"))
+        pair.both(lambda admin: admin.schedule_propagation("alone", "INBOUND", "tasks@shop", "one"))
+        names = ("reader", "HALF", "plan", "alone")
+        refused = pair.compare(*(call("create_job", job_name=name, **_pair("LOCAL", "one", "two")) for name in names))
+        assert [each is not None and each.number for each in refused] == [32854] * 4
+        assert pair.compare(call("enable_job", job_name="reader")) != [None]
 
     def test_what_only_python_can_check_is_refused(self, refusing: Pair) -> None:
         job = {"job_name": "new", **_pair("OUTBOUND", "many", "tasks@shop")}

@@ -475,6 +475,10 @@ BEGIN
     IF v_job.old_style = 1 THEN
         PERFORM @adm@._refuse_python(format('job %s cannot be changed from SQL', v_job.name),
             'it is a subscriber with a schedule (ADD_SUBSCRIBER, SCHEDULE_PROPAGATION)', 'mgw jobs');
+    ELSIF EXISTS (SELECT FROM gw_job j WHERE j.name_key = @aq@._upper(p_name) AND j.schedule IS NULL) THEN
+        PERFORM @adm@._refuse(32855, format('job %s does not exist', p_name),
+            'subscriber and schedule together are a job, and the subscriber of that name has no schedule',
+            'give it a schedule (mgw schedules create), or use mgw subscribers');
     ELSIF v_job.id IS NULL THEN
         PERFORM @adm@._refuse(32855, format('job %s does not exist', p_name), 'no job has that name',
             'mgw jobs list shows the names (view MGW_JOBS)');
@@ -505,6 +509,7 @@ DECLARE
     v_link jsonb;
     v_other record;
     v_schedule text;
+    v_taken text;
 BEGIN
     PERFORM @adm@._identifier('job', p_name);
     IF octet_length(p_name) > 124 THEN
@@ -525,8 +530,15 @@ BEGIN
     v_job.rule := nullif(p_rule, '');
     v_job.transformation := nullif(p_transformation, '');
     v_job.exception_queue := nullif(p_exception_queue, '');
-    IF EXISTS (SELECT FROM gw_job j WHERE j.name_key = @aq@._upper(p_name)) THEN
-        PERFORM @adm@._refuse(32854, format('job %s already exists', p_name), 'a job has that name', 'alter it, or choose another name');
+    -- The name of a job is that of its subscriber and of its schedule.
+    SELECT t.cause INTO v_taken
+      FROM (SELECT CASE WHEN j.schedule IS NULL THEN 'a subscriber has that name' ELSE 'a job has that name' END AS cause, 1 AS place
+              FROM gw_job j WHERE j.name_key = @aq@._upper(p_name)
+            UNION ALL SELECT 'a schedule has that name', 2 FROM gw_schedule s WHERE s.name_key = @aq@._upper(p_name)
+            UNION ALL SELECT 'a schedule has that name', 2 FROM gw_job j WHERE j.schedule_key = @aq@._upper(p_name)) t
+     ORDER BY t.place LIMIT 1;
+    IF FOUND THEN
+        PERFORM @adm@._refuse(32854, format('job %s already exists', p_name), v_taken, 'alter it, or choose another name');
     END IF;
     v_ends := @adm@._ends(v_job);
     v_link := CASE WHEN (v_ends.source ->> 'foreign')::boolean THEN v_ends.source
@@ -548,6 +560,7 @@ BEGIN
             format('the job reads from it and writes to it, which takes 2, and max_connections is %s', v_ends.source ->> 'max_connections'),
             'raise max_connections of the link to 2 or more');
     END IF;
+    PERFORM @adm@._check_job(v_job, v_ends.source, v_ends.destination, v_none);
     SELECT s.name INTO v_schedule FROM gw_schedule s WHERE s.propagation_type = v_job.propagation_type
        AND s.source_key = v_ends.source ->> 'key' AND s.destination_key = v_ends.destination ->> 'key';
     IF FOUND THEN
@@ -555,7 +568,6 @@ BEGIN
             format('schedule %s has the same propagation type, source and destination', v_schedule),
             format('remove the schedule (mgw schedules remove %s), or add its subscriber (mgw subscribers create)', v_schedule));
     END IF;
-    PERFORM @adm@._check_job(v_job, v_ends.source, v_ends.destination, v_none);
     INSERT INTO gw_job (name_key, name, agent_key, link_key, propagation_type, source, destination, source_key, destination_key,
                         prop_style, created, rule, transformation, exception_queue, poll_interval, options, require_guarantee,
                         enabled, comments, schedule, schedule_key)
