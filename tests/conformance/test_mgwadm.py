@@ -414,6 +414,15 @@ class TestJobs:
         assert job is not None
         assert job.status == "DELETE_PENDING"
 
+    def test_a_subscription_that_is_left_ends_with_its_job(self, pair: Pair) -> None:
+        pair.both(define)
+        pair.compare(call("create_job", job_name="j", **_pair("OUTBOUND", "many", "tasks@shop")))
+        pair.both(put)
+        pair.run("UPDATE gw_job_state SET status = 'DELETE_PENDING'")
+        assert pair.compare(call("remove_job", job_name="j")) == [None]
+        assert QueueAdmin(pair.hubs[1]).queue_subscribers("many") == []
+        assert audit(pair.other.hub, 1)[0].messages == 2
+
     def test_names_of_subscribers_and_schedules_are_taken(self, pair: Pair) -> None:
         pair.both(define)
         pair.both(lambda admin: admin.add_subscriber("reader", "INBOUND", "news@shop", "one"))

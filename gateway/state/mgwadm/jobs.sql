@@ -649,6 +649,35 @@ CREATE OR REPLACE FUNCTION @adm@._alive(p_agent gw_agent) RETURNS boolean LANGUA
     SELECT coalesce((p_agent).lease_expires > @adm@._now(), false)
 $$;
 
+-- The audit and an event of a removal, with what became of messages. p_asked: it is the removal itself, not its end.
+CREATE OR REPLACE FUNCTION @adm@._record_removal(
+    p_job gw_job, p_queue jsonb, p_messages bigint, p_oldest double precision, p_asked boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_object text := format('%s, which reads %s', p_job.name, coalesce(p_queue ->> 'full', p_job.source));
+BEGIN
+    INSERT INTO aq_audit (time, actor, through, action, object, kind, before_change, version, messages, oldest)
+    VALUES (@adm@._now(), session_user, 'sql', 'remove job', v_object, CASE WHEN p_asked THEN 'job' END,
+            CASE WHEN p_asked THEN @adm@._seen('job', p_job.name)::text END,
+            CASE WHEN p_asked THEN (SELECT c.version + 1 FROM gw_change c WHERE c.id = 1) END, p_messages, p_oldest);
+    INSERT INTO gw_event (time, level, name, object, text)
+    VALUES (@adm@._now(), CASE WHEN p_messages > 0 THEN 'WARNING' ELSE 'INFO' END, 'Removal', v_object,
+            format('remove job %s, by %s: %s', v_object, session_user,
+                CASE WHEN p_messages = 0 THEN 'no message was in it' ELSE @adm@._held(p_messages, p_oldest) || '; deleted with it' END));
+END $$;
+
+-- Whether a job that reads it leaves a subscription in the messaging system; nobody knows it of types of other packages.
+CREATE OR REPLACE FUNCTION @adm@._subscribes(p_queue jsonb) RETURNS boolean LANGUAGE sql AS $$
+    SELECT coalesce(t.described -> 'subscribes' ? CASE WHEN (p_queue ->> 'topic')::boolean THEN 'TOPIC' ELSE 'QUEUE' END, true)
+      FROM (SELECT @adm@._described() -> 'types' -> (p_queue ->> 'type') AS described) t
+$$;
+
+-- Whether that subscription holds messages that the gateway can count.
+CREATE OR REPLACE FUNCTION @adm@._collects(p_queue jsonb) RETURNS boolean LANGUAGE sql AS $$
+    SELECT CASE WHEN t.described IS NULL THEN true ELSE (t.described ->> 'collects')::boolean AND (p_queue ->> 'topic')::boolean END
+      FROM (SELECT @adm@._described() -> 'types' -> (p_queue ->> 'type') AS described) t
+$$;
+
 CREATE OR REPLACE FUNCTION @adm@._remove_job(p_name text, p_force boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_job gw_job := @adm@._job(p_name);
@@ -660,7 +689,6 @@ DECLARE
     v_queue jsonb;
     v_messages bigint := 0;
     v_oldest double precision;
-    v_text text;
 BEGIN
     SELECT * INTO v_state FROM gw_job_state s WHERE s.job_id = v_job.id;
     IF v_from THEN
@@ -678,14 +706,7 @@ BEGIN
         IF (v_queue ->> 'topic')::boolean THEN
             SELECT u.messages, u.oldest INTO v_messages, v_oldest FROM @adm@._unsubscribe(v_job.name, v_queue, v_force) u;
         END IF;
-        v_text := format('remove job %s, which reads %s, by %s: %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source), session_user,
-            CASE WHEN v_messages = 0 THEN 'no message was in it' ELSE @adm@._held(v_messages, v_oldest) || '; deleted with it' END);
-        INSERT INTO aq_audit (time, actor, through, action, object, kind, before_change, version, messages, oldest)
-        VALUES (@adm@._now(), session_user, 'sql', 'remove job', format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source)),
-                'job', @adm@._seen('job', v_job.name)::text, (SELECT c.version + 1 FROM gw_change c WHERE c.id = 1), v_messages, v_oldest);
-        INSERT INTO gw_event (time, level, name, object, text)
-        VALUES (@adm@._now(), CASE WHEN v_messages > 0 THEN 'WARNING' ELSE 'INFO' END, 'Removal',
-                format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source)), v_text);
+        PERFORM @adm@._record_removal(v_job, v_queue, v_messages, v_oldest, true);
     END IF;
     SELECT * INTO v_agent FROM gw_agent a WHERE a.name_key = v_job.agent_key;
     -- What is left there only the agent can remove: a subscription, records in a log queue.
@@ -700,10 +721,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- A job goes; the messages of its plans are READY again where they were.
+-- A job goes, with a subscription that is left in the hub; the messages of its plans are READY again where they were.
 CREATE OR REPLACE FUNCTION @adm@._delete_job(p_job gw_job, p_queue jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_numbers bigint[];
+    v_left record;
 BEGIN
     SELECT array_agg(('x' || encode(substring(p.message_ids FROM n.place FOR 8), 'hex'))::bit(64)::bigint) INTO v_numbers
       FROM gw_plan p CROSS JOIN LATERAL generate_series(1, octet_length(p.message_ids), 8) n(place) WHERE p.job_id = p_job.id;
@@ -719,6 +741,12 @@ BEGIN
     END IF;
     IF v_numbers IS NOT NULL THEN
         PERFORM pg_notify(@hub_channel@, p_queue ->> 'id');
+    END IF;
+    IF (p_queue ->> 'topic')::boolean THEN  -- it was marked for removal by an earlier release
+        SELECT u.messages, u.oldest INTO v_left FROM @adm@._unsubscribe(p_job.name, p_queue, true) u;
+        IF v_left.messages > 0 THEN
+            PERFORM @adm@._record_removal(p_job, p_queue, v_left.messages, v_left.oldest, false);
+        END IF;
     END IF;
     DELETE FROM gw_position p WHERE p.job_id = p_job.id;
     DELETE FROM gw_job_state s WHERE s.job_id = p_job.id;
