@@ -414,6 +414,35 @@ class TestJobs:
         assert job is not None
         assert job.status == "DELETE_PENDING"
 
+    def test_what_a_subscription_at_a_broker_holds_is_not_lost_unsaid(self, pair: Pair) -> None:
+        """Python asks the broker; SQL, which cannot, says how."""
+        pair.both(define)
+        pair.compare(call("create_job", job_name="j", **_pair("INBOUND", "news@shop", "one")))
+        removal = call("remove_job", job_name="j")
+        pair.run("UPDATE gw_job_state SET backlog = 3")
+        (refusal,) = pair.compare(removal)
+        assert refusal is not None
+        assert "3 messages" in refusal.cause
+        pair.run("UPDATE gw_job_state SET backlog = 0")
+        refused = pair.sql(removal)
+        assert refused is not None
+        assert "mgw jobs remove j" in refused.cure
+        assert [job.status for job in pair.other.list_jobs()] == ["READY"]
+        assert pair.compare(call("remove_job", job_name="j", force=True)) == [None]
+
+    def test_an_agent_that_is_down_ends_the_sessions_of_jobs_later(self, pair: Pair) -> None:
+        """MQTT keeps one also for a shared subscription; jobs that read Kafka leave nothing."""
+        pair.both(define)
+        pair.both(lambda admin: admin.create_msgsystem_link("near", "MQTT", {"hostname": "127.0.0.1", "port": 1}))
+        pair.both(lambda admin: admin.register_foreign_queue("shared", "near", "$share/g/x", "QUEUE"))
+        pair.compare(
+            call("create_job", job_name="shared", **_pair("INBOUND", "shared@near", "one")),
+            call("create_job", job_name="records", **_pair("INBOUND", "records@logs", "one")),
+            call("remove_job", job_name="shared"),
+            call("remove_job", job_name="records"),
+        )
+        assert [(job.name, job.status) for job in pair.other.list_jobs()] == [("shared", "DELETE_PENDING")]
+
     def test_a_subscription_that_is_left_ends_with_its_job(self, pair: Pair) -> None:
         pair.both(define)
         pair.compare(call("create_job", job_name="j", **_pair("OUTBOUND", "many", "tasks@shop")))

@@ -685,6 +685,7 @@ DECLARE
     v_from boolean := v_job.propagation_type IN ('INBOUND', 'THROUGH');
     v_state gw_job_state;
     v_agent gw_agent;
+    v_types jsonb := @adm@._described() -> 'types';
     v_foreign jsonb;
     v_queue jsonb;
     v_messages bigint := 0;
@@ -696,11 +697,15 @@ BEGIN
     ELSE
         v_queue := @adm@._queue(v_job.source);
     END IF;
-    IF v_state.status <> 'DELETE_PENDING' AND NOT v_force AND (v_foreign ->> 'topic')::boolean AND v_state.backlog > 0
-       AND (@adm@._described() -> 'types' -> (v_foreign ->> 'type') ->> 'collects')::boolean THEN
-        PERFORM @adm@._refuse(32801, format('job %s cannot be removed', v_job.name),
-            format('its subscription to %s holds %s; they would be deleted with it', v_job.source, @adm@._held(v_state.backlog, v_state.oldest)),
-            'let the job carry them; or --force (in Python force), which removes the job and leaves the subscription there');
+    IF v_state.status <> 'DELETE_PENDING' AND NOT v_force AND v_from AND @adm@._collects(v_foreign) THEN
+        IF v_state.backlog > 0 THEN
+            PERFORM @adm@._refuse(32801, format('job %s cannot be removed', v_job.name),
+                format('its subscription to %s holds %s; they would be deleted with it', v_job.source, @adm@._held(v_state.backlog, v_state.oldest)),
+                'let the job carry them; or --force (in Python force), which removes the job and leaves the subscription there');
+        END IF;
+        PERFORM @adm@._refuse_python(format('job %s cannot be removed from SQL', v_job.name),
+            format('its subscription to %s may hold messages, and the database cannot ask the messaging system', v_job.source),
+            format('mgw jobs remove %s; or force => true, which removes the job and leaves the subscription there', v_job.name));
     END IF;
     IF v_state.status <> 'DELETE_PENDING' OR v_force THEN
         IF (v_queue ->> 'topic')::boolean THEN
@@ -710,10 +715,12 @@ BEGIN
     END IF;
     SELECT * INTO v_agent FROM gw_agent a WHERE a.name_key = v_job.agent_key;
     -- What is left there only the agent can remove: a subscription, records in a log queue.
-    IF NOT v_force AND (@adm@._alive(v_agent) OR (v_foreign ->> 'topic')::boolean OR EXISTS (
+    IF NOT v_force AND (@adm@._alive(v_agent) OR (v_from AND @adm@._subscribes(v_foreign)) OR EXISTS (
            SELECT FROM gw_link l
-            WHERE l.name_key = substring(v_job.source_key FROM '@([^@]+)$') AND l.inbound_log_queue IS NOT NULL
-               OR l.name_key = substring(v_job.destination_key FROM '@([^@]+)$') AND l.outbound_log_queue IS NOT NULL)) THEN
+            WHERE (l.name_key = substring(v_job.source_key FROM '@([^@]+)$')
+                   AND (l.inbound_log_queue IS NOT NULL OR NOT v_types ? l.type))
+               OR (l.name_key = substring(v_job.destination_key FROM '@([^@]+)$')
+                   AND (l.outbound_log_queue IS NOT NULL OR NOT v_types ? l.type)))) THEN
         UPDATE gw_job_state s SET status = 'DELETE_PENDING' WHERE s.job_id = v_job.id;
         RETURN false;
     END IF;

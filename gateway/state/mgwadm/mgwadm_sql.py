@@ -37,6 +37,8 @@ _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this 
 _LOCK_SECONDS = 30  # that a call waits for others, as in Python
 #: Link types whose subscriptions the gateway can ask how much they hold (:class:`mgw.links.contract.Collects`).
 _COLLECTS = ("RABBITMQ", "MEMORY")
+#: Domains in which a job that reads leaves a subscription in the messaging system.
+_SUBSCRIBES = {"RABBITMQ": ("TOPIC",), "MEMORY": ("TOPIC",), "MQTT": ("TOPIC", "QUEUE"), "KAFKA": ()}
 _OWNER = "SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('aq_hub')"
 _STATES = {state.name: str(int(state)) for state in State}
 
@@ -51,6 +53,7 @@ def described() -> dict[str, Any]:
             "domain": next((str(domain) for domain in spec.domains if domain), None),
             "domains": [None if domain is None else str(domain) for domain in spec.domains],
             "collects": name in _COLLECTS,
+            "subscribes": list(_SUBSCRIBES[name]),
             "attributes": [_field(field) for field in spec.attributes],
             "options": [_field(field) for field in spec.options],
             "job_options": [_field(field) for field in spec.job_options],

@@ -116,7 +116,8 @@ _JOBS = (
         Role.ADMINISTRATOR,
         "Jobs",
         "Removes a job. False: it is DELETE_PENDING until its agent has removed what belongs to it in the messaging "
-        "system. It is refused while messages wait for its subscription.",
+        "system. It is refused while messages wait for its subscription, and for a topic of RabbitMQ, whose messages "
+        "only `mgw jobs remove` can count.",
         (
             _JOB_NAME,
             Parameter(
