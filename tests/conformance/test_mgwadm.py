@@ -618,11 +618,47 @@ class TestLinksAndQueues:
             found = pair.sql(step)
             assert found is not None, step
             assert found.number == 32801
-        pair.compare(call("alter_msgsystem_link", linkname="plant", properties={"port": 1884, "username": "other"}))
+        pair.compare(call("alter_msgsystem_link", linkname="plant", properties={"keepalive": 17, "username": "other"}))
         assert audit(pair.other.hub, 1)[0].through == "sql"
         link = pair.other.get_link("plant")
         assert link is not None
-        assert (link.username, link.password, link.attributes["port"]) == ("other", "p", 1884)
+        assert (link.username, link.password, link.attributes["keepalive"]) == ("other", "p", 17)
+
+    def test_the_secrets_of_a_link_are_led_nowhere_else(self, pair: Pair) -> None:
+        """Who cannot read a password does not get it sent to a server of his, either."""
+        pair.both(define)
+        login = {"username": "u", "password": "secret"}
+        for name in ("plant", "logs", "shop"):
+            pair.both(lambda admin, name=name: admin.alter_msgsystem_link(name, login))  # type: ignore[misc]
+        before = pair.rows(1)["gw_link"]
+        url = {"AMQP_ManagementURL": "http://elsewhere:15672"}
+        for link, changed in (
+            ("plant", {"properties": {"HostName": "elsewhere"}}),
+            ("plant", {"properties": {"port": 1884}}),
+            ("plant", {"properties": {"tls": True}}),
+            ("logs", {"properties": {"bootstrap_servers": "elsewhere:9092"}}),
+            ("logs", {"properties": {"security_protocol": "SASL_PLAINTEXT"}}),
+            ("shop", {"properties": {"tls_verify": False}}),
+            ("shop", {"options": url}),
+        ):
+            found = pair.sql(call("alter_msgsystem_link", linkname=link, **changed))
+            assert found is not None, changed
+            assert f"mgw links alter {link} --" in found.cure
+        assert pair.rows(1)["gw_link"] == before
+        pair.compare(
+            call("alter_msgsystem_link", linkname="plant", properties={"hostname": "mqtt.example", "keepalive": 20}),
+            call("alter_msgsystem_link", linkname="far", properties={"hostname": "elsewhere"}, options=url),
+        )
+
+    def test_a_token_is_not_led_anywhere(self, pair: Pair) -> None:
+        token = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "oauth_token_file": "/run/token"}
+        made = _link("KAFKA", linkname="token", properties=token)
+        assert pair.sql(made) is not None
+        pair.other.create_msgsystem_link(**made.arguments)
+        for changed in ({"bootstrap_servers": "elsewhere:9092"}, {"sasl_mechanism": "PLAIN"}):
+            found = pair.sql(call("alter_msgsystem_link", linkname="token", properties=changed))
+            assert found is not None
+            assert "OAUTHBEARER" in found.cause
 
 
 class TestAgents:

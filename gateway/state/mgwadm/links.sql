@@ -88,7 +88,11 @@ BEGIN
         IF v_values ->> 'tls' = 'true' AND v_protocol NOT LIKE '%SSL' THEN
             v_protocol := CASE WHEN v_protocol LIKE 'SASL%' THEN 'SASL_SSL' ELSE 'SSL' END;
         END IF;
-        IF v_server IS NOT NULL THEN
+        IF v_values ->> 'sasl_mechanism' = 'OAUTHBEARER' THEN
+            PERFORM @adm@._refuse_python(format('%s: OAUTHBEARER cannot be set from SQL', v_owner),
+                'it needs a secret or a file of the agent, and a token would go wherever the link leads',
+                format('mgw links create %s, mgw apply', p_link.name));
+        ELSIF v_server IS NOT NULL THEN
             v_what := format('bootstrap_servers cannot have %s', @adm@._repr(v_server));
             v_cause := 'a server is host:port';
             v_cure := 'write for example kafka1.example:9092,kafka2.example:9092';
@@ -111,13 +115,7 @@ BEGIN
             v_what := 'tls_server_name is refused';
             v_cause := 'librdkafka compares the certificate with the host that it connects to, and with no other name';
             v_cure := 'use client kafka-python, or a certificate with the host names that the servers advertise';
-        ELSIF v_protocol LIKE 'SASL%' AND v_values ->> 'sasl_mechanism' = 'OAUTHBEARER'
-              AND (v_values ? 'oauth_token_url' OR v_values ? 'oauth_extensions' OR NOT v_values ? 'oauth_token_file') THEN
-            PERFORM @adm@._refuse_python(format('%s: OAUTHBEARER cannot be set from SQL', v_owner),
-                'its token endpoint and extensions are checked in Python, and need a secret',
-                format('mgw links create %s, mgw apply', p_link.name));
-        ELSIF v_protocol LIKE 'SASL%' AND v_values ->> 'sasl_mechanism' <> 'OAUTHBEARER'
-              AND (coalesce(p_link.username, '') = '' OR p_link.password IS NULL) THEN
+        ELSIF v_protocol LIKE 'SASL%' AND (coalesce(p_link.username, '') = '' OR p_link.password IS NULL) THEN
             v_what := 'username or password is missing';
             v_cause := format('security_protocol %s needs them to log in', v_protocol);
             v_cure := 'set username and password of the link';
@@ -229,6 +227,24 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Who cannot read the secrets of a link does not decide where they are sent, nor how they are protected on the way.
+CREATE OR REPLACE FUNCTION @adm@._check_way(p_fields jsonb, p_old jsonb, p_new jsonb, p_link gw_link, p_flag text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_name text;
+BEGIN
+    SELECT f.value ->> 'name' INTO v_name FROM jsonb_array_elements(p_fields) WITH ORDINALITY f
+     WHERE p_link.password IS NOT NULL AND (f.value ->> 'way')::boolean
+       AND coalesce((SELECT o.value FROM jsonb_each(p_old) o WHERE lower(o.key) = lower(f.value ->> 'name')), f.value -> 'default')
+           <> coalesce((SELECT o.value FROM jsonb_each(p_new) o WHERE lower(o.key) = lower(f.value ->> 'name')), f.value -> 'default')
+     ORDER BY f.ordinality LIMIT 1;
+    IF FOUND THEN
+        PERFORM @adm@._refuse_python(format('%s of link %s cannot be changed from SQL', v_name, p_link.name),
+            'the link has stored secrets, which might be sent to another server, or less protected',
+            format('mgw links alter %s %s %s=VALUE', p_link.name, p_flag, v_name));
+    END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION @adm@._alter_msgsystem_link(p_name text, p_properties jsonb, p_options jsonb, p_comment text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -240,9 +256,11 @@ DECLARE
     v_secrets boolean := v_old.attributes LIKE '%<<ENCRYPTED>>%' OR v_old.options LIKE '%<<ENCRYPTED>>%';
     v_job gw_job;
 BEGIN
-    IF v_type IS NULL OR v_old.attributes::jsonb ? 'hosts' THEN
+    IF v_type IS NULL OR v_old.attributes::jsonb ? 'hosts' OR v_old.attributes::jsonb ->> 'sasl_mechanism' = 'OAUTHBEARER' THEN
         PERFORM @adm@._refuse_python(format('link %s cannot be altered from SQL', v_old.name),
             CASE WHEN v_type IS NULL THEN format('links of type %s come with another package', v_old.type)
+                 WHEN v_old.attributes::jsonb ->> 'sasl_mechanism' = 'OAUTHBEARER'
+                 THEN 'it logs in with a token (OAUTHBEARER), which would go wherever the link leads'
                  ELSE 'it names the nodes of a cluster, which are checked in Python' END, format('mgw links alter %s', v_old.name));
     END IF;
     SELECT coalesce(jsonb_object_agg(lower(o.key), o.value), '{}') INTO v_given
@@ -260,12 +278,14 @@ BEGIN
     v_link.attributes := @adm@._compact(@adm@._parsed(v_type -> 'attributes', v_old.attributes::jsonb
         || (v_given - ARRAY['username', 'password', 'max_connections', 'inbound_log_queue', 'outbound_log_queue']), 'link ' || v_old.name));
     PERFORM @adm@._check_alterable(v_type -> 'attributes', v_old.attributes::jsonb, v_link.attributes::jsonb, v_old.name, 32803);
+    PERFORM @adm@._check_way(v_type -> 'attributes', v_old.attributes::jsonb, v_link.attributes::jsonb, v_old, '--set');
     IF p_options IS NOT NULL THEN
         SELECT coalesce(jsonb_object_agg(o.key, o.value) FILTER (WHERE NOT EXISTS (
                    SELECT FROM jsonb_each(p_options) g WHERE lower(g.key) = lower(o.key))), '{}') INTO v_options
           FROM jsonb_each(v_old.options::jsonb) o WHERE NOT p_options ? '*';
         v_options := @adm@._checked_options(v_type -> 'options', coalesce(v_options, '{}') || jsonb_strip_nulls(p_options - '*'), 'link ' || v_old.name);
         PERFORM @adm@._check_alterable(v_type -> 'options', v_old.options::jsonb, v_options, v_old.name, 32842);
+        PERFORM @adm@._check_way(v_type -> 'options', v_old.options::jsonb, v_options, v_old, '--option');
         v_link.options := @adm@._compact(v_options);
     END IF;
     IF p_comment IS DISTINCT FROM 'NO_CHANGE' THEN

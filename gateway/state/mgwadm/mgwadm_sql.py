@@ -39,6 +39,24 @@ _LOCK_SECONDS = 30  # that a call waits for others, as in Python
 _COLLECTS = ("RABBITMQ", "MEMORY")
 #: Domains in which a job that reads leaves a subscription in the messaging system.
 _SUBSCRIBES = {"RABBITMQ": ("TOPIC",), "MEMORY": ("TOPIC",), "MQTT": ("TOPIC", "QUEUE"), "KAFKA": ()}
+#: Attributes of links whose change sends the login nowhere else and protects it as before. Any other one, and an option
+#: that is a free text (AMQP_ManagementURL), is not changed from SQL where a link has stored secrets.
+_HARMLESS = frozenset(
+    (
+        "broker",
+        "client",
+        "client_id_prefix",
+        "connect_timeout",
+        "connection_name",
+        "header_names",
+        "keepalive",
+        "max_packet_size",
+        "protocol_version",
+        "session_expiry",
+        "timeout",
+        "virtual_host",
+    )
+)
 _OWNER = "SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('aq_hub')"
 _STATES = {state.name: str(int(state)) for state in State}
 
@@ -54,8 +72,8 @@ def described() -> dict[str, Any]:
             "domains": [None if domain is None else str(domain) for domain in spec.domains],
             "collects": name in _COLLECTS,
             "subscribes": list(_SUBSCRIBES[name]),
-            "attributes": [_field(field) for field in spec.attributes],
-            "options": [_field(field) for field in spec.options],
+            "attributes": [{**_field(field), "way": field.name not in _HARMLESS} for field in spec.attributes],
+            "options": [{**_field(field), "way": field.type is str and not field.choices} for field in spec.options],
             "job_options": [_field(field) for field in spec.job_options],
             "queue_options": [_field(field) for field in spec.queue_options],
         }
