@@ -501,6 +501,9 @@ REFUSED_LINKS = [
     _link("MQTT", properties={"nothing": 1}),
     _link("MQTT", properties={"max_connections": 0}),
     _link("MQTT", properties={"max_connections": "2"}),
+    _link("MQTT", properties={"client_id_prefix": "<<ENCRYPTED>>"}),
+    _link("MQTT", username=" <<ENCRYPTED>>"),
+    _link("RABBITMQ", options={"AMQP_ManagementURL": "<<ENCRYPTED>>"}),
     _link("MQTT", properties={"tls_ca_file": "ca.pem"}),
     _link("MQTT", properties={"tls": True, "tls_key_file": "key.pem"}),
     _link("MQTT", options={"MQTT_SingleNode": "perhaps"}),
@@ -590,6 +593,8 @@ class TestLinksAndQueues:
             call("alter_msgsystem_link", linkname="plant", properties={"keepalive": 0}),
             call("alter_msgsystem_link", linkname="plant", options={"nothing": "1"}),
             call("alter_msgsystem_link", linkname="plant", comment="x" * 4001),
+            call("alter_msgsystem_link", linkname="plant", properties={"client_id_prefix": "<<ENCRYPTED>>"}),
+            call("alter_msgsystem_link", linkname="shop", options={"AMQP_ManagementURL": "<<ENCRYPTED>>"}),
             call("alter_msgsystem_link", linkname="logs", properties={"inbound_log_queue": "x"}),
             call("alter_msgsystem_link", linkname="far", properties={"max_connections": 1}),
         )

@@ -102,6 +102,9 @@ class LinkProcedures(Administration):
             "inbound_log_queue": inbound_log_queue,
             "outbound_log_queue": outbound_log_queue,
         }
+        _check_marker(
+            linkname, {**{name: value for name, value in common.items() if value}, **given, **(options or {})}
+        )
         taken = {field.name.lower() for field in spec.attributes}
         for name in _COMMON:
             if name not in taken and name in given:
@@ -147,6 +150,7 @@ class LinkProcedures(Administration):
         """
         with self.change("link", linkname) as conn:
             given = {n.lower(): value for n, value in (properties or {}).items() if value is not NO_CHANGE}
+            _check_marker(linkname, {**given, **(options or {})})
             link = self._to_alter(conn, linkname, given)
             spec = _spec(link.type)
             taken = {field.name.lower() for field in spec.attributes}
@@ -235,6 +239,18 @@ def checked_options(fields: Sequence[Field], given: Mapping[str, Any], owner: st
         }
     except ConfigInvalid as error:
         raise refused(error) from error
+
+
+def _check_marker(linkname: str, given: Mapping[str, Any]) -> None:
+    """Refuse the text that stands for a secret that is stored: it would be stored as if it were one."""
+    name = next((name for name in sorted(given) if str(given[name]).strip() == catalog.ENCRYPTED), None)
+    if name is not None:
+        raise AdminError(
+            f"link {linkname}: {name} cannot be {catalog.ENCRYPTED!r}",
+            number=Ora.INVALID_VALUE,
+            cause="that text stands for a secret that is stored and not shown",
+            cure="give another value, or leave it out, which keeps a secret",
+        )
 
 
 def _check_alterable(

@@ -54,6 +54,18 @@ BEGIN
     END IF;
 END $$;
 
+-- The text that stands for a secret that is stored is not given: it would be stored as if it were one.
+CREATE OR REPLACE FUNCTION @adm@._no_marker(p_link text, p_given jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_name text := (SELECT o.key FROM jsonb_each(p_given) o WHERE jsonb_typeof(o.value) = 'string'
+                       AND btrim(o.value #>> '{}', E' \t\n\r\f\v') = '<<ENCRYPTED>>' ORDER BY o.key LIMIT 1);
+BEGIN
+    IF v_name IS NOT NULL THEN
+        PERFORM @adm@._refuse(32801, format('link %s: %s cannot be ''<<ENCRYPTED>>''', p_link, v_name),
+            'that text stands for a secret that is stored and not shown', 'give another value, or leave it out, which keeps a secret');
+    END IF;
+END $$;
+
 -- What can never work, as the link types know it; the files of a link are looked at by the agent that runs it.
 CREATE OR REPLACE FUNCTION @adm@._check_link(p_link gw_link) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -193,6 +205,7 @@ BEGIN
     v_given := v_given || jsonb_strip_nulls(jsonb_build_object('username', p_username, 'password', p_password,
         'max_connections', p_max_connections, 'inbound_log_queue', p_inbound_log_queue, 'outbound_log_queue', p_outbound_log_queue));
     PERFORM @adm@._no_secrets(p_name, v_type, v_given || @adm@._mapping('options of link ' || p_name, p_options), true);
+    PERFORM @adm@._no_marker(p_name, v_given || @adm@._mapping('options of link ' || p_name, p_options));
     v_link.name := p_name;
     v_link.type := upper(p_type);
     v_link := @adm@._common(v_link, v_given);
@@ -266,6 +279,7 @@ BEGIN
     SELECT coalesce(jsonb_object_agg(lower(o.key), o.value), '{}') INTO v_given
       FROM jsonb_each(@adm@._mapping('properties of link ' || v_old.name, p_properties)) o;
     PERFORM @adm@._no_secrets(v_old.name, v_type, v_given || @adm@._mapping('options of link ' || v_old.name, p_options), false);
+    PERFORM @adm@._no_marker(v_old.name, v_given || @adm@._mapping('options of link ' || v_old.name, p_options));
     v_link := @adm@._common(v_link, v_given);
     IF v_given ? 'password' OR (v_link.username IS NULL AND v_old.username IS NOT NULL AND v_old.password IS NOT NULL) THEN
         IF v_secrets OR NOT v_given ? 'password' THEN
