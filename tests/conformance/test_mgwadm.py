@@ -783,6 +783,19 @@ class TestCalls:
                 eventually(waits)
             made.result(30)
 
+    def test_a_transaction_that_lies_idle_does_not_keep_the_lock(self, pair: Pair) -> None:
+        """Whatever limit the caller has for others of his; a shorter one stays."""
+
+        def limit() -> Any:
+            return pair.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+
+        for own, inside in (("0", "15s"), ("1h", "15s"), ("5s", "5s")):
+            pair.connection.execute(f"SET idle_in_transaction_session_timeout = '{own}'")
+            with pair.connection.transaction():
+                pair.connection.execute("SELECT mgwadm.set_option('AGENT_JAVA_PROP', 'DEFAULT_AGENT', 'workers', '2')")
+                assert limit() == (inside,)
+            assert limit() == (own,)
+
     def test_agents_hear_of_a_call_when_it_is_committed(self, pair: Pair) -> None:
         address = pair.urls[1].partition("?")[0].replace("+psycopg", "")
         with psycopg.connect(address, autocommit=True) as listener:

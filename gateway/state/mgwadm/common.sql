@@ -43,10 +43,13 @@ CREATE OR REPLACE FUNCTION @adm@._now() RETURNS double precision LANGUAGE sql VO
     SELECT extract(epoch FROM clock_timestamp())::double precision
 $$;
 
--- One call of the administration at a time, whoever makes it; until the end of the caller's transaction.
+-- One call of the administration at a time, whoever makes it; until the end of the caller's transaction. Everybody else
+-- waits for that, so the transaction may not lie idle for long: a longer limit of the caller counts for others of his.
 CREATE OR REPLACE FUNCTION @adm@._begin() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock('gw_change'::regclass::oid::integer, 0);
+    PERFORM set_config(s.name, '@idle@', true) FROM pg_settings s
+      WHERE s.name = 'idle_in_transaction_session_timeout' AND NOT s.setting::bigint BETWEEN 1 AND @idle@;
 EXCEPTION WHEN lock_not_available THEN
     PERFORM @adm@._refuse(32800, 'the definitions cannot be changed now',
         'another transaction has been changing them for 30 seconds', 'end that transaction, or try again');

@@ -35,6 +35,7 @@ _FILES = ("common", "links", "queues", "jobs", "agents")
 _ROW, _TEXT_ROW = "functions_mgwadm", "functions_mgwadm_text"  # rows of aq_part: the version, and a checksum
 _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
 _LOCK_SECONDS = 30  # that a call waits for others, as in Python
+_IDLE_SECONDS = 15  # that a transaction with a call may lie idle
 #: Link types whose subscriptions the gateway can ask how much they hold (:class:`mgw.links.contract.Collects`).
 _COLLECTS = ("RABBITMQ", "MEMORY")
 #: Domains in which a job that reads leaves a subscription in the messaging system.
@@ -263,6 +264,7 @@ class MgwAdm:
             "aq": quoted(queues),
             "channel": channels[0],
             "hub_channel": channels[1],
+            "idle": str(_IDLE_SECONDS * 1000),
             "described": _literal(_described()),
             "settings": f"{FUNCTION_SETTINGS} SET lock_timeout = '{_LOCK_SECONDS}s'",
             "version": str(MGWADM_VERSION),
