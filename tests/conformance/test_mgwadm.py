@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -734,6 +734,26 @@ class TestAgents:
                 call("cleanup_gateway", action="CLEAN_STARTUP_STATE"),
                 call("shutdown"),
             )
+
+
+    def test_a_change_of_the_same_transaction_says_nothing_of_an_agent(self, pair: Pair) -> None:
+        """It runs, and cannot renew its lease before the transaction ends, nor hear that it should stop."""
+        alive = f"UPDATE gw_agent SET status = 'RUNNING', lease_expires = {2**40}"
+        clean = call("cleanup_gateway", action="CLEAN_STARTUP_STATE")
+        for sub in (False, True):
+            pair.run(alive)
+            with pair.connection.transaction(force_rollback=True):
+                with pair.connection.transaction() if sub else nullcontext():
+                    pair.connection.execute("SELECT mgwadm.shutdown()")
+                with pair.connection.transaction(force_rollback=True):
+                    refused = pair.sql(clean)
+                assert refused is not None
+                assert "this transaction has changed the agent" in refused.cause
+        pair.run("UPDATE gw_agent SET status = 'SHUTTING_DOWN', lease_expires = NULL")
+        with pair.connection.transaction():
+            pair.connection.execute("SELECT mgwadm.create_agent('other')")
+            pair.run("UPDATE gw_agent SET service = 'x' WHERE name_key = 'DEFAULT_AGENT'")
+            assert pair.sql(clean) is None
 
 
 class TestCalls:

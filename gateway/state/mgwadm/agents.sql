@@ -284,6 +284,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Whether this transaction wrote a row that it sees: it is the only one that is under way and can be seen. p_row: xmin.
+CREATE OR REPLACE FUNCTION @adm@._own(p_row xid) RETURNS boolean LANGUAGE sql AS $$
+    SELECT coalesce((
+        SELECT CASE WHEN age(p_row) <= age(c.id::xid)
+                    THEN pg_xact_status((c.id::text::numeric + age(c.id::xid) - age(p_row))::text::xid8) = 'in progress' END
+          FROM (SELECT pg_current_xact_id_if_assigned() AS id) c WHERE c.id IS NOT NULL), false)
+$$;
+
 CREATE OR REPLACE FUNCTION @adm@._clean_startup_state(p_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_agent gw_agent := @adm@._agent(p_name);
@@ -291,6 +299,11 @@ DECLARE
     v_cure text;
     v_before jsonb;
 BEGIN
+    IF (SELECT @adm@._own(a.xmin) FROM gw_agent a WHERE a.name_key = v_agent.name_key) THEN
+        PERFORM @adm@._refuse(32801, format('startup state of agent %s is not cleaned', v_agent.name),
+            'this transaction has changed the agent, which cannot act on that, nor answer, before it ends',
+            'commit it, then call this in a transaction of its own');
+    END IF;
     IF @adm@._alive(v_agent) AND v_agent.status NOT IN ('NOT_STARTED', 'START_SCHEDULED') THEN
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             PERFORM @adm@._refuse(32801, format('startup state of agent %s is not cleaned', v_agent.name),
