@@ -153,6 +153,24 @@ class TestPlace:
         finally:
             shop.execute("DROP OWNED BY clerk CASCADE; DROP ROLE clerk")
 
+    def test_a_hub_is_made_where_the_database_refuses_the_functions_of_the_administration(
+        self, database: str, shop: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Whatever its reason; they are made when that is gone."""
+        shop.execute("""
+            CREATE FUNCTION quota() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE object_identity = 'mgwadm') THEN
+                    RAISE EXCEPTION USING ERRCODE = '53400', MESSAGE = 'there are too many schemas';
+                END IF;
+            END $$;
+            CREATE EVENT TRIGGER quota ON ddl_command_end WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION quota()""")
+        open_hub(database, create=True).close()
+        assert "cause: there are too many schemas" in caplog.text
+        assert "cure: correct that, then open the hub again" in caplog.text
+        shop.execute("DROP EVENT TRIGGER quota")
+        open_hub(database).close()
+        shop.execute("SELECT mgwadm.version()")
+
 
 class TestApplication:
     """Sessions on the application's connection."""

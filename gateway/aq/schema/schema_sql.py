@@ -20,6 +20,7 @@ from mgw.gateway.aq.store import tables
 from mgw.gateway.aq.store.connection_state import state_of
 from mgw.gateway.aq.store.database_errors import translated
 from mgw.gateway.aq.store.files import existing
+from mgw.gateway.aq.store.function_home_sql import Home
 from mgw.gateway.aq.store.migrations.plan import QUEUES, newer, older, this_release
 from mgw.gateway.aq.store.migrations.queues import STEPS
 from mgw.gateway.aq.store.namespace_sql import quoted, require_schema, tables_in
@@ -269,8 +270,16 @@ def install_functions(conn: sa.Connection, part: SchemaPart, where: str) -> None
     try:
         with conn.begin_nested():
             part.functions.install(Db(conn), hub_id, where)
-    except HubError as error:
-        _log.warning("%s", error.text())
+    except Exception as error:
+        _log.warning("%s", _refusal(error, part.functions.home, where).text())
+
+
+def _refusal(error: Exception, home: Home, where: str) -> HubError:
+    """What kept functions from being made that a hub can do without; any other error goes on."""
+    refusal = error if isinstance(error, HubError) else home.failed(error, where)
+    if refusal is None:
+        raise error
+    return refusal
 
 
 def lock(conn: sa.Connection) -> None:

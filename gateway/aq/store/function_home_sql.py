@@ -134,15 +134,28 @@ class Home:
     def refused(self, error: Exception, where: str) -> HubError | None:
         """The refusal behind an error of the database; None: it is another error."""
         state = getattr(error, "sqlstate", None)
-        if state not in ("42501", "2BP01"):
+        if state == "42501":
+            return self._not_allowed(where, _first_line(error))
+        if state == "2BP01":
+            cure = "drop the views that use them, and recreate them afterwards"
+            return self._not_created(where, _first_line(error), cure)
+        return None
+
+    def failed(self, error: Exception, where: str) -> HubError | None:
+        """What any error of the database says about functions that a hub can do without; None: it is not of them."""
+        original = getattr(error, "orig", None) or error
+        state = getattr(original, "sqlstate", None)
+        if state is None or state.startswith(("08", "57P")):  # the connection is lost
             return None
-        return HubError(
-            f"the functions of schema {self.base} cannot be created in hub {where}",
-            cause=str(error).strip().splitlines()[0],
-            cure=f"GRANT CREATE ON DATABASE ... TO the hub's user, or CREATE SCHEMA {self.base} AUTHORIZATION that user"
-            if state == "42501"
-            else "drop the views that use them, and recreate them afterwards",
-        )
+        cure = "correct that, then open the hub again, with mgw status for example: it creates them"
+        return self._not_created(where, _first_line(original), cure)
+
+    def _not_allowed(self, where: str, cause: str) -> HubError:
+        cure = f"GRANT CREATE ON DATABASE ... TO the hub's user, or CREATE SCHEMA {self.base} AUTHORIZATION that user"
+        return self._not_created(where, cause, cure)
+
+    def _not_created(self, where: str, cause: str, cure: str) -> HubError:
+        return HubError(f"the functions of schema {self.base} cannot be created in hub {where}", cause=cause, cure=cure)
 
     def _own(self, db: Db, hub_id: bytes) -> str | None:
         """The same, if it is of the user who works: only he may replace functions that run with his rights."""
@@ -204,3 +217,7 @@ class Home:
 def quoted(name: str) -> str:
     """A name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
