@@ -24,6 +24,7 @@ from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin
 from mgw.gateway.services.happenings import audit
 from mgw.gateway.state import catalog, run_state
 from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.mgwadm.mgwadm_sql import MGWADM_VERSION
 from mgw.gateway.state.run_state import Plan
 from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.errors import GatewayError
@@ -735,7 +736,6 @@ class TestAgents:
                 call("shutdown"),
             )
 
-
     def test_a_change_of_the_same_transaction_says_nothing_of_an_agent(self, pair: Pair) -> None:
         """It runs, and cannot renew its lease before the transaction ends, nor hear that it should stop."""
         alive = f"UPDATE gw_agent SET status = 'RUNNING', lease_expires = {2**40}"
@@ -785,6 +785,29 @@ class TestCalls:
         pair.connection.execute("SELECT mgwadm.startup()")
         pair.connection.execute("RESET ROLE")
         pair.connection.execute("SELECT mgwadm.shutdown()")
+
+    def test_opening_a_hub_waits_for_no_open_transaction(
+        self, pair: Pair, operator: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Of somebody who makes functions, or who has granted one and not committed."""
+        with pair.hubs[1].write() as conn:
+            Db(conn).run("UPDATE aq_part SET version = 0 WHERE name = 'functions_mgwadm'")
+
+        def open_beside(sql: str) -> None:
+            with pair.connection.transaction(force_rollback=True):
+                pair.connection.execute(sql)
+                open_hub(pair.urls[1]).close()
+
+        pair.connection.execute("SET lock_timeout = '5s'")
+        with ThreadPoolExecutor(1) as other:
+            other.submit(open_beside, "SELECT pg_advisory_xact_lock(7164114)").result(10)
+            assert not caplog.text
+            other.submit(open_beside, f"GRANT EXECUTE ON FUNCTION mgwadm.version() TO {operator}").result(10)
+        assert "the functions of schema mgwadm cannot be created" in caplog.text
+        assert "open the hub again" in caplog.text
+        open_hub(pair.urls[1]).close()
+        with pair.hubs[1].read() as conn:
+            assert Db(conn).scalar("SELECT version FROM aq_part WHERE name = 'functions_mgwadm'") == MGWADM_VERSION
 
     def test_calls_from_sql_and_python_wait_for_each_other(self, pair: Pair) -> None:
         def waits() -> bool:

@@ -12,13 +12,13 @@ from functools import cache
 from importlib import resources
 
 from mgw.gateway.aq.conditions.routing_sql import qualified, schema_of_tables, translate
-from mgw.gateway.aq.store.function_home_sql import SETTINGS, Home, quoted
+from mgw.gateway.aq.store.function_home_sql import SETTINGS, Home, SqlFunctions, quoted
 from mgw.gateway.aq.store.namespace_sql import Namespace
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.tables import LOCKABLE, OPEN, PENDING, BodyType, Enabled, State
 from mgw.gateway.aq.store.triggers_sql import PLACE
 
-__all__ = ["FUNCTIONS_VERSION", "HOME", "install", "remove", "schema_name", "stale"]
+__all__ = ["FUNCTIONS", "FUNCTIONS_VERSION", "HOME", "install", "remove", "schema_name", "stale"]
 
 FUNCTIONS_VERSION = 1  # raised by every release that changes functions/*.sql; an older release leaves newer ones alone
 HOME = Home("aq", "Functions")
@@ -134,6 +134,28 @@ def _install(db: Db, hub_id: bytes) -> None:
     values = ((_PART, FUNCTIONS_VERSION), (_TEXT, _checksum()))
     db.many("INSERT INTO aq_part (name, version) VALUES (?, ?)", values)
     translate(db)
+
+
+class _Functions:
+    """See :class:`mgw.gateway.aq.store.function_home_sql.SqlFunctions`."""
+
+    home = HOME
+
+    def stale(self, parts: Mapping[str, int]) -> bool:
+        """Whether they are missing, or older than this release's."""
+        return stale(parts)
+
+    def possible(self, db: Db, hub_id: bytes) -> bool:  # noqa: ARG002
+        """Every hub can have them."""
+        return True
+
+    def install(self, db: Db, hub_id: bytes, where: str) -> None:
+        """See :func:`install`."""
+        install(db, hub_id, where)
+
+
+#: The functions of the queues.
+FUNCTIONS: SqlFunctions = _Functions()
 
 
 def place() -> str:

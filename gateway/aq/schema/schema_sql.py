@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 _BUSY_SECONDS = 30.0
+_LOCK = 7164114  # advisory: who makes tables or functions
+_LOCK_MILLISECONDS = 1000  # for which functions wait that an open transaction holds
 SIGNED = 2  # version from which on a hub says which release wrote it
 # What SQLite says of a name that is taken by something of the same kind, or of another one.
 _TAKEN = re.compile(r"(?:table|view|index|trigger) (\S+) already exists|there is already an? \w+ named (\S+)")
@@ -284,33 +286,41 @@ def _refusal(error: Exception, home: Home, where: str) -> HubError:
 
 def lock(conn: sa.Connection) -> None:
     """One process makes things at a time."""
-    conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
+    conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def refresh_functions(engine: sa.Engine, found: Found, where: str, schemas: Sequence[SchemaPart]) -> None:
-    """Replace SQL functions that an older release made; where that is refused they stay, and the log says so."""
+    """Replace SQL functions that an older release made; where that cannot be done they stay, and the log says so.
+
+    A hub is opened all the time, and has to wait for nobody: it is looked first whether there is something to do and
+    whether this user can; whoever makes functions at the moment, or holds them, is not waited for.
+    """
     if found.hub_id is None:
         return
-    for home, stale, install in (
-        (functions.HOME, functions.stale, functions.install),
-        *(
-            (part.functions.home, part.functions.stale, part.functions.install)
-            for part in schemas
-            if part.functions is not None and part.name in found.parts
-        ),
-    ):
-        if not stale(found.parts):
+    parts = [part.functions for part in schemas if part.functions is not None and part.name in found.parts]
+    for each in (functions.FUNCTIONS, *parts):
+        if not each.stale(found.parts):
             continue
         level = logging.WARNING
         try:
+            with engine.connect() as conn:
+                db = Db(conn)
+                if not each.possible(db, found.hub_id):
+                    continue
+                if each is not functions.FUNCTIONS and each.home.found(db, found.hub_id) is None:
+                    level = logging.DEBUG  # it was told when the hub was made, and a hub works without them
+                each.home.check(db, found.hub_id, found.schema or "", where)
             with engine.begin() as conn:
-                lock(conn)
-                if stale(inspect(conn).parts):
-                    if home is not functions.HOME and home.found(Db(conn), found.hub_id) is None:
-                        level = logging.DEBUG  # it was told when the hub was made, and a hub works without them
-                    install(Db(conn), found.hub_id, where)
-        except HubError as error:
-            _log.log(level, "%s", error.text())
+                if _lock_at_once(conn) and each.stale(inspect(conn).parts):
+                    conn.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
+                    each.install(Db(conn), found.hub_id, where)
+        except Exception as error:
+            _log.log(level, "%s", _refusal(error, each.home, where).text())
+
+
+def _lock_at_once(conn: sa.Connection) -> bool:
+    """See :func:`lock`; False: somebody else makes things now."""
+    return bool(conn.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar())
 
 
 def strange_login(conn: sa.Connection) -> str | None:

@@ -33,6 +33,7 @@ _SCHEMA = """
            OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid)
            OR EXISTS (SELECT FROM pg_type t WHERE t.typnamespace = n.oid)
       FROM pg_namespace n WHERE n.nspname = ?"""
+_MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 _GRANTS = """
     SELECT DISTINCT p.proname, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
       FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a
@@ -53,6 +54,9 @@ class SqlFunctions(Protocol):
     def stale(self, parts: Mapping[str, int]) -> bool:
         """Whether those in a database with these rows of ``aq_part`` are missing, or of an older release."""
 
+    def possible(self, db: Db, hub_id: bytes) -> bool:
+        """Whether a hub can have them, and its user may make them at all."""
+
     def install(self, db: Db, hub_id: bytes, where: str) -> None:
         """Make them, or replace those there are; who was granted EXECUTE keeps it.
 
@@ -67,6 +71,14 @@ class _Owned(NamedTuple):
     schema: str
     owner: str
     by_this_user: bool
+
+
+class _Place(NamedTuple):
+    """A schema for functions, and what has to be done for it."""
+
+    name: str
+    made: bool = False
+    dropped: bool = False  # before
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,15 @@ class Home:
             HubError: it belongs to another user, or its names are taken.
         """
         return self._own(db, hub_id) or self._new(db, tables)
+
+    def check(self, db: Db, hub_id: bytes, tables: str, where: str) -> None:
+        """Only look whether this user can make them, or replace them.
+
+        Raises:
+            HubError: the schema belongs to another user, its names are taken, or the user may not make it.
+        """
+        if self._own(db, hub_id) is None and self._place(db, tables).made and not db.scalar(_MAY_CREATE):
+            raise self._not_allowed(where, f"permission denied for database {db.scalar('SELECT current_database()')}")
 
     def comment(self, db: Db, name: str, hub_id: bytes, tables: str) -> None:
         """Say whose schema it is."""
@@ -171,7 +192,17 @@ class Home:
         return found.schema
 
     def _new(self, db: Db, tables: str) -> str:
-        """A schema for the functions: new, empty, or left behind by a hub that is gone; never one of another user.
+        """A schema for the functions, made now unless it is there."""
+        name, made, dropped = self._place(db, tables)
+        if dropped:
+            db.raw.execute(f"DROP SCHEMA {quoted(name)} CASCADE")
+        if made:
+            db.raw.execute(f"CREATE SCHEMA {quoted(name)}")
+        return name
+
+    def _place(self, db: Db, tables: str) -> _Place:
+        """Where the functions go: a schema that is new, empty, or left behind by a hub that is gone; never one of
+        another user.
 
         Its owner could put functions of his own in the place of those that run with the rights of the hub's owner.
         """
@@ -179,8 +210,7 @@ class Home:
         for name in (self.base, other):
             found = db.row(_SCHEMA, (name,))
             if found is None:
-                db.raw.execute(f"CREATE SCHEMA {quoted(name)}")
-                return name
+                return _Place(name, made=True)
             comment, owner, own, used = found
             if not used and not own:
                 raise HubError(
@@ -189,11 +219,9 @@ class Home:
                     cure=f"drop it, or have an administrator do: ALTER SCHEMA {quoted(name)} OWNER TO the hub's user",
                 )
             if not used:
-                return name
+                return _Place(name)
             if own and self._orphaned(db, comment or ""):
-                db.raw.execute(f"DROP SCHEMA {quoted(name)} CASCADE")
-                db.raw.execute(f"CREATE SCHEMA {quoted(name)}")
-                return name
+                return _Place(name, made=True, dropped=True)
         raise HubError(
             f"there is no place for the functions of schema {self.base}",
             cause=f"the schemas {self.base} and {other} of this database have other owners",

@@ -236,6 +236,10 @@ class MgwAdm:
         version = parts.get(_ROW, 0)
         return version < MGWADM_VERSION or (version == MGWADM_VERSION and parts.get(_TEXT_ROW) != _checksum())
 
+    def possible(self, db: Db, hub_id: bytes) -> bool:
+        """Not for somebody else than the owner of the tables: they would run with his rights."""
+        return functions_schema(db, hub_id) is not None and bool(db.scalar(_OWNER))
+
     def install(self, db: Db, hub_id: bytes, where: str) -> None:
         """Make them, or replace those there are; who was granted EXECUTE keeps it.
 
@@ -252,8 +256,8 @@ class MgwAdm:
 
     def _install(self, db: Db, hub_id: bytes) -> None:
         queues = functions_schema(db, hub_id)
-        if queues is None or not db.scalar(_OWNER):
-            return  # they would run with the rights of somebody else than the owner of the tables
+        if queues is None or not self.possible(db, hub_id):
+            return
         tables = schema_of_tables(db)
         name = self.home.name(db, hub_id, tables)
         names = sorted(set(re.findall(r"FUNCTION @adm@\.(\w+)", _text())) | set(_FORMER))
