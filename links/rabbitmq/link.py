@@ -199,7 +199,7 @@ class RabbitLink:
                 with session.calling("forget"):
                     session.channel.queue_delete(job_queue(use))
             if template is not None:
-                LogQueue(template, use, self._knowledge).forget(session)
+                LogQueue(template, use, self._knowledge).forget_own(session)
         finally:
             session.close()
 

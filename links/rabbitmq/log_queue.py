@@ -221,10 +221,10 @@ class LogQueue:
                 channel.basic_publish("", self.name, self._value(record), BasicProperties(delivery_mode=mode))
             channel.close()
 
-    def owner(self, session: Session) -> tuple[str, str] | None:
+    def owner(self, session: Session, operation: str = "clean") -> tuple[str, str] | None:
         """Hub and job that the record is of: None without a record, two empty texts where it cannot be read."""
         owner = None
-        for body, _ in self._bodies(session, "clean"):
+        for body, _ in self._bodies(session, operation):
             try:
                 told = json.loads(body)
                 int(told["sequence"])
@@ -233,8 +233,17 @@ class LogQueue:
                 return "", ""
         return owner
 
+    def forget_own(self, session: Session) -> None:
+        """Remove the record if it is one of this job; no queue is fine. A log queue whose name does not tell its job
+        may keep the record of another one, which would send its last batch again without it."""
+        try:
+            if self.owner(session, "forget") == (self._use.hub_id, self._use.job):
+                self.forget(session)
+        except QueueMissing:
+            return
+
     def forget(self, session: Session) -> None:
-        """Remove the record; no queue is fine."""
+        """Remove the record, whosever it is; no queue is fine."""
         try:
             with session.calling("forget"):
                 session.channel.queue_purge(self.name)

@@ -90,7 +90,7 @@ def test_a_subscriber_whose_broker_is_away_is_removed_when_it_is_back(
 
 
 @pytest.mark.rabbitmq
-def test_the_record_in_a_log_queue_goes_with_its_job(gateway: Gateway, rabbitmq: RabbitMQ) -> None:
+def test_the_record_in_a_log_queue_goes_with_its_job_and_with_no_other(gateway: Gateway, rabbitmq: RabbitMQ) -> None:
     template = RabbitTemplate(rabbitmq)
     name = unique("removed")
     template.channel.queue_declare(name, durable=True)
@@ -105,6 +105,12 @@ def test_the_record_in_a_log_queue_goes_with_its_job(gateway: Gateway, rabbitmq:
     with gateway.run():
         eventually(lambda: gateway.job(name)["PROPAGATED_MSGS"] == 1, what="the message", deadline=30)
     assert template.channel.queue_declare(log, passive=True).method.message_count > 0
+    gateway.admin.create_msgsystem_link("shared", "RABBITMQ", link, outbound_log_queue=log)
+    gateway.admin.register_foreign_queue("OTHER", "shared", name)
+    gateway.queue("G")
+    gateway.admin.create_job("other", "OUTBOUND", "G", "OTHER@shared")
+    assert gateway.admin.remove_job("other")
+    assert template.channel.queue_declare(log, passive=True).method.message_count > 0, "it is of another job"
     assert gateway.admin.remove_job(name)
     assert template.channel.queue_declare(log, passive=True).method.message_count == 0
     for queue in (log, name):
