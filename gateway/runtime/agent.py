@@ -276,7 +276,7 @@ class Agent:
                     _LOGGER.warning("job %s did not stop in time; its unfinished batch will be repeated", runner.name)
             self._runners.clear()
             self._leaving.clear()
-        self._idle_jobs.close()
+        self._idle_jobs.close(deadline - self._clock.monotonic())
         self._taps.close()
         if self._pool is not None:
             self._pool.close()
@@ -347,6 +347,8 @@ class Agent:
         wanted = {}
         for job in snapshot.jobs.values():
             if not job.enabled or job.status not in {JobStatus.READY, JobStatus.RETRY}:
+                continue
+            if self._idle_jobs.keeps_back(job):
                 continue
             try:
                 wanted[job.id] = setup_of(snapshot, self.settings.applied(job), self._hub.hub_id, self._clock)

@@ -1,13 +1,14 @@
 """What an agent does in foreign systems for jobs that do not run; what fails is tried again.
 
-It subscribes for one that is disabled, and cleans up for one that is removed. Each has a thread of its own: a messaging
-system that does not answer holds up nothing else.
+It subscribes for one that is disabled, each on a thread of its own, and cleans up for those that are removed, on a few
+threads. A link has one of these at a time, so a messaging system that does not answer holds up nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.foreign_end import ForeignEnd
@@ -28,7 +29,8 @@ __all__ = ["IdleJobs"]
 _LOGGER = logging.getLogger("mgw.engine")
 
 CHORE_SECONDS = 60.0  # a removal or subscription that failed is tried again after so long, and sooner at first
-END_SECONDS = 5.0  # how long a removal may still take when the agent stops
+END_SECONDS = 5.0  # how long a removal may still take when the agent stops, at most
+REMOVERS = 4  # threads that clean up, at most
 
 
 class IdleJobs:
@@ -49,31 +51,57 @@ class IdleJobs:
         self._procedures = procedures
         self._links = links
         self._journalist = journalist
+        self._lock = threading.Lock()  # for all below
         self._subscribed: set[int] = set()
-        self._removing: dict[int, threading.Thread] = {}
+        self._removing: dict[int, JobDef] = {}  # that wait for a thread or have one
+        self._waiting: deque[JobDef] = deque()  # those of them without one, in order
+        self._busy: set[str] = set()  # links at which a thread cleans up
+        self._removers: list[threading.Thread] = []
+        self._kept_back: set[str] = set()  # names of jobs that wait until another of that name is removed
+        self._released = False  # one of them may go on
+        self._closed = False
         self._failed: float | None = None  # when something did, monotonic
         self._rounds = 0  # that failed, one after another
 
     @property
     def due(self) -> bool:
-        """Whether something failed long enough ago to be tried again."""
-        wait = min(2.0**self._rounds, CHORE_SECONDS)
-        return self._failed is not None and self._clock.monotonic() - self._failed > wait
+        """Whether something failed long enough ago to be tried again, or a job that was kept back need not wait."""
+        with self._lock:
+            wait = min(2.0**self._rounds, CHORE_SECONDS)
+            failed = self._failed is not None and self._clock.monotonic() - self._failed > wait
+            return failed or self._released
 
     def begin(self) -> None:
         """Everything is tried from now on: what fails counts from here."""
-        self._rounds = 0 if self._failed is None else min(self._rounds + 1, 10)
-        self._failed = None
+        with self._lock:
+            self._rounds = 0 if self._failed is None else min(self._rounds + 1, 10)
+            self._failed, self._released = None, False
 
-    def close(self) -> None:
-        """The agent stops: what is being removed is waited for, but not for long."""
-        end = self._clock.monotonic() + END_SECONDS
-        for thread in list(self._removing.values()):
+    def close(self, seconds: float) -> None:
+        """The agent stops: what is being removed is waited for, at most for ``seconds`` and never for long. What waits
+        for a thread stays marked for removal."""
+        end = self._clock.monotonic() + min(seconds, END_SECONDS)
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            removers = list(self._removers)
+        for thread in removers:
             thread.join(max(0.0, end - self._clock.monotonic()))
+
+    def keeps_back(self, job: JobDef) -> bool:
+        """Whether another job of that name is being removed. Both have the same names in the messaging system: what
+        this one made there would be removed with it."""
+        name = key(job.name)
+        with self._lock:
+            found = any(key(other.name) == name and other.id != job.id for other in self._removing.values())
+            if found and name not in self._kept_back:
+                self._kept_back.add(name)
+                _LOGGER.warning("job %s waits: what a removed job of that name left is being cleaned up", job.name)
+        return found
 
     def subscribe(self, snapshot: Snapshot, job: JobDef) -> None:
         """A disabled topic job collects all the same: its subscription must exist (AQ guide 12.2 §17.4)."""
-        if job.id in self._subscribed or not job.propagation_type.from_link:
+        if job.id in self._subscribed or not job.propagation_type.from_link or self.keeps_back(job):
             return
         registered = snapshot.foreign_queue(job.source)
         link = snapshot.links[key(job.link)]
@@ -98,26 +126,59 @@ class IdleJobs:
                 source.connect(positions)
             finally:
                 source.close()
-        except GatewayError as error:
-            self._subscribed.discard(job.id)
-            self._failed = self._clock.monotonic()
-            _LOGGER.warning("subscription of disabled job %s not created, will be tried again: %s", job.name, error)
+        except Exception as error:
+            with self._lock:
+                self._subscribed.discard(job.id)
+                self._failed = self._clock.monotonic()
+            _warn("subscription of disabled job %s not created, will be tried again: %s", job, error)
 
     def remove(self, job: JobDef) -> None:
         """Its thread is gone; now what it left in foreign systems, then the definition."""
-        if job.id not in self._removing:
-            self._removing[job.id] = thread = threading.Thread(
-                target=self._remove, args=(job,), name=f"remove-{job.name}", daemon=True
-            )
-            thread.start()
+        with self._lock:
+            if self._closed or job.id in self._removing:
+                return
+            self._removing[job.id] = job
+            self._waiting.append(job)
+            if len(self._removers) < REMOVERS and _links_of(job).isdisjoint(self._busy):
+                thread = threading.Thread(target=self._remove_all, name=f"remove-{len(self._removers)}", daemon=True)
+                thread.start()
+                self._removers.append(thread)
 
-    def _remove(self, job: JobDef) -> None:
-        try:
-            self._procedures.finish_remove_job(self._hub, self._secrets, job.name)
-        except GatewayError as error:
-            self._failed = self._clock.monotonic()
-            _LOGGER.warning("job %s is still marked for removal, will be tried again: %s", job.name, error)
-        else:
-            self._journalist.tell(JobRemoved(job.name))
-        finally:
-            del self._removing[job.id]
+    def _remove_all(self) -> None:
+        """Remove one after another, until those that wait need a link at which another thread cleans up: it goes on
+        with them."""
+        while (job := self._next()) is not None:
+            failure: Exception | None = None
+            try:
+                self._procedures.finish_remove_job(self._hub, self._secrets, job.name)
+                self._journalist.tell(JobRemoved(job.name))
+            except Exception as error:
+                failure = error
+                _warn("job %s is still marked for removal, will be tried again: %s", job, error)
+            with self._lock:
+                del self._removing[job.id]
+                self._busy -= _links_of(job)
+                if failure is not None:
+                    self._failed = self._clock.monotonic()
+                if key(job.name) in self._kept_back:
+                    self._kept_back.discard(key(job.name))
+                    self._released = True
+
+    def _next(self) -> JobDef | None:
+        with self._lock:
+            for job in self._waiting:
+                if (links := _links_of(job)).isdisjoint(self._busy):
+                    self._waiting.remove(job)
+                    self._busy |= links
+                    return job
+            self._removers.remove(threading.current_thread())
+            return None
+
+
+def _links_of(job: JobDef) -> set[str]:
+    return {key(name) for name in (job.source_link, job.target_link) if name}
+
+
+def _warn(text: str, job: JobDef, error: Exception) -> None:
+    """Log what failed; where the gateway did not expect it, with the place."""
+    _LOGGER.warning(text, job.name, error, exc_info=None if isinstance(error, GatewayError) else error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from mgw.gateway.definitions.objects import JobStatus
+from mgw.gateway.runtime.idle_jobs import REMOVERS
+from mgw.gateway.services.admin import job_removal
+from mgw.gateway.state import catalog
+from mgw.links.contract import Direction
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import ConfigInvalid
 from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.conformance.test_mqtt_link import mosquitto_pub
@@ -116,3 +124,116 @@ def test_the_record_in_a_log_queue_goes_with_its_job_and_with_no_other(gateway: 
     for queue in (log, name):
         template.channel.queue_delete(queue)
     template.close()
+
+
+class MemoryScene:
+    """Two brokers in this process, of which one, ``slow``, can stop to answer."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.slow, self.fast = (MemoryBroker.get(unique(name)) for name in ("slow", "fast"))
+        for link, broker in (("slow", self.slow), ("fast", self.fast)):
+            gateway.admin.create_msgsystem_link(link, "MEMORY", {"broker": broker.name, "timeout": 600})
+
+    def job(self, name: str, link: str, queue: str, to: str = "H") -> None:
+        """A job with a subscription."""
+        if self.gateway.admin.get_foreign_queue(queue, link) is None:
+            self.gateway.admin.register_foreign_queue(queue, link, f"{queue}*")
+        self.gateway.admin.create_job(name, "INBOUND" if to == "H" else "THROUGH", f"{queue}@{link}", to)
+
+    def mark(self, *names: str) -> None:
+        """What REMOVE_JOB does while the agent runs."""
+        with self.gateway.hub.write() as conn:
+            for name in names:
+                job = catalog.get_job(conn, name)
+                assert job is not None
+                catalog.set_job_status(conn, job.id, JobStatus.DELETE_PENDING)
+
+    def stall(self, stalled: bool) -> None:
+        self.slow.stalled = stalled
+        self.slow.wake()
+
+    @property
+    def jobs(self) -> set[str]:
+        return {name for (name,) in rows(self.gateway, "JOB_NAME", "MGW_JOBS")}
+
+
+@pytest.fixture
+def scene(gateway: Gateway) -> Iterator[MemoryScene]:
+    scene = MemoryScene(gateway)
+    yield scene
+    for broker in (scene.slow, scene.fast):
+        MemoryBroker.drop(broker.name)
+
+
+def removers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("remove-")]
+
+
+def test_a_stalled_broker_holds_up_no_other_clean_up(
+    scene: MemoryScene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = [f"HELD{number}" for number in range(REMOVERS + 1)]
+    for name in held:
+        scene.job(name, "slow", name)
+    scene.job("OTHER", "fast", "news")
+    scene.mark(*held, "OTHER")
+    scene.stall(True)
+    calls, unsubscribe = [], scene.fast.unsubscribe
+
+    def fail_once(subscription: str) -> None:
+        calls.append(subscription)
+        if len(calls) == 1:
+            raise ZeroDivisionError("an error that nobody expects")
+        unsubscribe(subscription)
+
+    monkeypatch.setattr(scene.fast, "unsubscribe", fail_once)
+    with scene.gateway.run():
+        eventually(lambda: scene.jobs == set(held), what="the other one's removal")
+        assert len(removers()) == 1, "one for the broker that does not answer"
+        assert "job OTHER is still marked for removal, will be tried again: an error that nobody expects" in caplog.text
+        scene.stall(False)
+        eventually(lambda: not scene.jobs, what="all removals")
+
+
+def test_a_job_waits_until_another_one_of_its_name_is_removed(scene: MemoryScene) -> None:
+    scene.job("J", "slow", "news")
+    scene.mark("J")
+    scene.stall(True)
+    admin = scene.gateway.admin
+    with scene.gateway.run():
+        eventually(removers, what="the clean-up")
+        admin.remove_job("J", force=True)
+        scene.job("J", "slow", "news")
+        scene.job("SIGN", "fast", "news")
+        eventually(lambda: scene.gateway.job("SIGN")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the new definitions")
+        assert scene.gateway.job("J")["ACTIVITY"] == "STOPPED"
+        scene.stall(False)
+        eventually(lambda: scene.gateway.job("J")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the new job")
+        scene.slow.topic("news1")
+        scene.slow.put("news1", Message(b"x"))
+        eventually(lambda: [each.body for each in scene.gateway.browse("H")] == [b"x"], what="the message")
+
+
+def test_a_clean_up_goes_on_behind_an_end_that_fails_and_stops_at_another_job_of_the_name(
+    scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin, ends = scene.gateway.admin, []
+    admin.register_foreign_queue("OUT", "fast", "out")
+    scene.job("J", "slow", "news", "OUT@fast")
+
+    def forget(_job: object, _end: object, _hub: object, direction: Direction) -> None:
+        ends.append(direction)
+        if len(ends) == 1:
+            raise ConfigInvalid("the password cannot be decrypted")
+        if len(ends) == 3:
+            assert admin.remove_job("J", force=True)
+            scene.job("J", "slow", "news", "OUT@fast")
+
+    monkeypatch.setattr(job_removal, "forget", forget)
+    assert not admin.remove_job("J")
+    assert ends == [Direction.INBOUND, Direction.OUTBOUND]
+    assert rows(scene.gateway, "STATUS", "MGW_JOBS") == [("DELETE_PENDING",)]
+    admin.finish_remove_job("J")
+    assert ends[2:] == [Direction.INBOUND]
+    assert rows(scene.gateway, "STATUS", "MGW_JOBS") == [("READY",)]

@@ -12,11 +12,11 @@ from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_checks import collected, forget
-from mgw.gateway.services.admin.job_ends import ForeignEnd, foreign_end, open_end
+from mgw.gateway.services.admin.job_ends import foreign_end, open_end
 from mgw.gateway.services.admin.recorded import changes, look
 from mgw.gateway.state import catalog, run_state
 from mgw.links.contract import Collects, Direction
-from mgw.transforms.errors import AdminError, LinkError
+from mgw.transforms.errors import AdminError, GatewayError
 
 __all__ = ["FORCE", "NO_FORCE", "JobRemoval"]
 
@@ -102,7 +102,7 @@ class JobRemoval(Administration):
                 return False
         try:
             self.finish_remove_job(job.name)
-        except LinkError as error:
+        except GatewayError as error:
             _LOGGER.warning("job %s is marked for removal, the agent removes it: %s", job.name, error)
             return False
         return True
@@ -180,35 +180,38 @@ class JobRemoval(Administration):
         then its definition.
 
         Messages of plans left over are READY again, in their place; the hub's subscriber of the job is removed. A job
-        that is gone already, or not marked for removal, is left alone.
+        that is gone already, or not marked for removal, is left alone, and so is another one that has its name by now.
 
         Raises:
-            LinkError: the foreign system cannot be reached; it stays marked for removal.
+            GatewayError: a foreign system cannot be reached, or what is known of it cannot be read; it stays marked for
+                removal.
         """
         with self.hub.read() as conn:
-            job = catalog.get_subscriber(conn, job_name)
-            if job is None or not job.status.leaving:
-                return
-            ends = self._foreign_ends(conn, job)
+            job = self._leaving(conn, job_name)
+        if job is None:
+            return
         failure = None
-        for foreign, direction in ends:
+        for name, direction in _foreign_names(job):
             try:
+                with self.hub.read() as conn:
+                    if self._leaving(conn, job_name, job.id) is None:  # it was removed with force meanwhile
+                        return
+                    foreign = foreign_end(self, conn, name)
                 forget(job, foreign, self.hub, direction)
-            except LinkError as error:
+            except GatewayError as error:
                 failure = failure or error  # the other end is cleaned all the same
         if failure is not None:
             raise failure
         with self.change() as conn:
-            found = catalog.get_subscriber(conn, job_name)
-            if found is not None and found.id == job.id and found.status.leaving:
+            found = self._leaving(conn, job_name, job.id)
+            if found is not None:
                 self._remove(conn, found, found.status)
 
-    def _foreign_ends(self, conn: sa.Connection, job: JobDef) -> list[tuple[ForeignEnd, Direction]]:
-        """Where it may have left something: a subscription, records in a log queue."""
-        kind = job.propagation_type
-        ends = [(job.source, Direction.INBOUND)] if kind.from_link else []
-        ends += [(job.destination, Direction.OUTBOUND)] if kind.to_link else []
-        return [(foreign_end(self, conn, name), direction) for name, direction in ends]
+    @staticmethod
+    def _leaving(conn: sa.Connection, name: str, job_id: int | None = None) -> JobDef | None:
+        """The job or subscriber of that name, and that id, if it is marked for removal."""
+        job = catalog.get_subscriber(conn, name)
+        return job if job is not None and job.status.leaving and job_id in {None, job.id} else None
 
     def _remove(self, conn: sa.Connection, job: JobDef, mark: JobStatus) -> None:
         claimed = catalog.take_plans(conn, job.id)
@@ -223,3 +226,10 @@ class JobRemoval(Administration):
         if mark is JobStatus.SUBSCRIBER_DELETE_PENDING:
             catalog.release_schedule(conn, job)
         catalog.delete_job(conn, job.id)
+
+
+def _foreign_names(job: JobDef) -> list[tuple[str, Direction]]:
+    """Where it may have left something: a subscription, records in a log queue."""
+    kind = job.propagation_type
+    ends = [(job.source, Direction.INBOUND)] if kind.from_link else []
+    return [*ends, (job.destination, Direction.OUTBOUND)] if kind.to_link else ends
