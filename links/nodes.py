@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from mgw.links.contract import Check, Field
 from mgw.links.listening import address, listening
@@ -56,21 +56,19 @@ def hosts_field(more: str = "") -> Field:
     )
 
 
-def nodes_of(owner: str, given: Mapping[str, Any], hostname: str | None, hosts: str | None, port: int) -> list[Node]:
+def nodes_of(owner: str, hostname: str | None, hosts: str | None, port: int) -> list[Node]:
     """The nodes that a link names, each once.
 
     Args:
         owner: of the attributes, for error texts.
-        given: the attributes as they were set.
-        hostname: the first node, or the default.
+        hostname: the first node; None: the first of hosts is.
         hosts: see :func:`hosts_field`.
         port: of those without one.
 
     Raises:
         ConfigInvalid: there is none, or an address cannot be.
     """
-    named = any(name.lower() == "hostname" and value not in (None, "") for name, value in given.items())
-    nodes = [Node(hostname, port)] if hostname and (named or not hosts) else []
+    nodes = [Node(hostname, port)] if hostname else []
     nodes += [_node(owner, each.strip(), port) for each in (hosts or "").split(",") if each.strip()]
     if not nodes:
         raise ConfigInvalid(f"{owner}: hostname is missing", cause="it has no default", cure="set hostname or hosts")

@@ -22,6 +22,8 @@ _FALSE = frozenset(("false", "no", "off", "0"))
 def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, foreign: bool = False) -> dict[str, Any]:
     """Typed values of all ``fields`` under their names in lower case, defaults filled in.
 
+    A field in whose place another one is given is None.
+
     Args:
         owner: what they belong to, for error texts ("link plant", "foreign queue orders@plant").
         foreign: True lets pass, unread, names that are not in ``fields`` (job options of other systems).
@@ -43,8 +45,12 @@ def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, for
             )
         if value is not None:
             result[name.lower()] = parse_value(field, value, owner)
+    given = {name.lower() for name, value in values.items() if value not in (None, "")}
     for name, field in known.items():
-        if field.required and result[name] in (None, "") and not result.get(field.instead.lower()):
+        replaced = field.instead.lower() in given
+        if replaced and name not in given:
+            result[name] = None
+        elif field.required and result[name] in (None, "") and not replaced:
             raise ConfigInvalid(
                 f"{owner}: {field.name} is missing", cause="it has no default", cure=f"set {field.name}"
             )

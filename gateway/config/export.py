@@ -227,9 +227,11 @@ def _attributes(
     secrets: dict[str, str | None] = {}
     for field in fields:
         value = held[field.name.lower()]
-        if value is not None and field.secret:
+        if value is None:
+            continue
+        if field.secret:
             secrets[field.name] = variables.placeholder(name, field.name)
-        elif value != field.default or (field.required and value is not None):  # a file has to name it
+        elif value != field.default or field.required:  # a file has to name it
             result[field.name] = _plain(value, variables)
     if hidden:
         values["options"] = {key: value for key, value in link.options.items() if key.lower() not in hidden}

@@ -84,6 +84,13 @@ def host_of(link: LinkConfig) -> str:
     except GatewayError:  # the package that brings the type is gone; its jobs say so
         shown = []
     given = {name.lower(): value for name, value in link.attributes.items()}
-    values = [(each, given.get(each.name.lower(), each.default)) for each in shown if not each.secret]
-    told = [f"{each.name} {value}" for each, value in values if each.required or value != each.default]
+    told = []
+    for each in shown:
+        value, instead = given.get(each.name.lower()), given.get(each.instead.lower())
+        if value is None and instead:
+            told.append(f"{each.instead} {instead}")
+            continue
+        value = each.default if value is None else value
+        if not each.secret and (each.required or value != each.default):
+            told.append(f"{each.name} {value}")
     return " ".join([link.type, *told])

@@ -98,7 +98,7 @@ class MqttLink:
             )
         self._knowledge = Knowledge()
         port = values["port"] or (8883 if values["tls"] else 1883)
-        nodes = nodes_of(owner, config.attributes, values["hostname"], values["hosts"], port)
+        nodes = nodes_of(owner, values["hostname"], values["hosts"], port)
         check_nodes(config, owner, nodes)
         self._settings = Settings(
             link=config.name,

@@ -49,8 +49,7 @@ class Settings:
         """
         tls = Tls.of(config.name, attributes, on=attributes["tls"])
         port = attributes["port"] or (5671 if tls.on else 5672)
-        owner, names = f"link {config.name}", (attributes["hostname"], attributes["hosts"])
-        nodes = Nodes(nodes_of(owner, config.attributes, *names, port))
+        nodes = Nodes(nodes_of(f"link {config.name}", attributes["hostname"], attributes["hosts"], port))
         return cls(
             link=config.name,
             hostname=nodes.all[0].host,

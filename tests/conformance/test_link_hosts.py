@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from mgw.gateway.config.export import export_text
+from mgw.gateway.runtime.link_states import host_of
 from mgw.links.contract import Direction, Domain, Endpoint, Guarantee, JobUse, LinkConfig
 from mgw.links.nodes import node_of
 from mgw.links.registry import open_link
 from tests.support.brokers import Mosquitto, RabbitMQ, free_port
+from tests.support.gateways import gateway_on
 
 
 @pytest.mark.rabbitmq
@@ -37,3 +43,23 @@ def test_mqtt_takes_the_next_node_and_promises_nothing_that_one_session_proves(m
     assert report.level is Guarantee.AT_LEAST_ONCE
     assert "several nodes" in report.note
     assert node_of(link) == alive
+
+
+@pytest.mark.parametrize("link_type", ["RABBITMQ", "MQTT"])
+def test_a_link_that_is_defined_with_hosts_alone_knows_no_other_address(tmp_path: Path, link_type: str) -> None:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+
+        def nodes() -> list[str]:
+            defined = gateway.admin.get_link("plant")
+            assert defined is not None
+            assert f"{link_type} hosts b:1,c:2" in host_of(defined.config()) or "hostname" in defined.attributes
+            link: Any = open_link(defined.config())
+            return [str(node) for node in link._settings.nodes.all]
+
+        gateway.admin.create_msgsystem_link("plant", link_type, {"hosts": "b:1,c:2"})
+        assert nodes() == ["b:1", "c:2"]
+        assert "hostname" not in export_text(gateway.hub)
+        gateway.admin.alter_msgsystem_link("plant", {"Hostname": "a", "port": 7})
+        assert nodes() == ["a:7", "b:1", "c:2"]
+        gateway.admin.alter_msgsystem_link("plant", {"hostname": None})
+        assert nodes() == ["b:1", "c:2"]
