@@ -22,6 +22,7 @@ from mgw.links.client_logging import NotedOnly
 from mgw.links.mqtt.errors import closed_early, refused, translate, unavailable
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
+from mgw.links.nodes import Node
 from mgw.transforms.errors import LinkError, LinkTimeout
 
 __all__ = ["Session", "client_id_of", "open_session"]
@@ -39,6 +40,7 @@ class Session:
 
     wire: Wire
     client_id: str
+    node: Node
     present: bool
     receive_maximum: int = 65535
     maximum_packet: int = 0  # bytes, 0 = no limit told
@@ -109,10 +111,12 @@ def open_session(
     expiry: int = 0,
     receive_maximum: int | None = None,
     nodelay: bool = False,
+    node: Node | None = None,
 ) -> Session:
     """Connect and log in, at the first node that answers.
 
     Args:
+        node: the one to connect to; None: any.
         clean: forget what the broker holds for this client id; False continues it.
         expiry: seconds the broker keeps the session after we are gone (MQTT 3.1.1: not 0 means forever).
         receive_maximum: messages the broker may send without an acknowledgement (MQTT 5).
@@ -121,9 +125,11 @@ def open_session(
     Raises:
         LinkError: LinkUnavailable, LinkTimeout, LinkRefused.
     """
-    return settings.nodes.connect(
-        lambda node: _open_session(settings.at(node), client_id, clean, expiry, receive_maximum, nodelay=nodelay)
-    )
+
+    def attempt(at: Node) -> Session:
+        return _open_session(settings.at(at), client_id, clean, expiry, receive_maximum, nodelay=nodelay)
+
+    return settings.nodes.connect(attempt) if node is None else attempt(node)
 
 
 def _open_session(
@@ -161,14 +167,23 @@ def _open_session(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     told = answer.properties
     keepalive = _property(told, "ServerKeepAlive", settings.keepalive)
+    node = Node(settings.host, settings.port)
     try:
-        wire = Wire(sock, link=settings.link, client_id=client_id, keepalive=keepalive, release=lambda: _drop(client))
+        wire = Wire(
+            sock,
+            link=settings.link,
+            client_id=client_id,
+            keepalive=keepalive,
+            release=lambda: _drop(client),
+            suspected=lambda: settings.nodes.failed(node),
+        )
     except OSError as error:
         _drop(client)
         raise translate(error, settings) from error
     return Session(
         wire,
         client_id,
+        node,
         answer.present,
         _property(told, "ReceiveMaximum", 65535),
         _property(told, "MaximumPacketSize", 0),

@@ -224,6 +224,7 @@ class MqttDestination:
                 self._stored[batch.sequence] = batch
             self._progress_at = now
         if order and now - self._progress_at > PATIENCE:
+            self._require().suspect()
             raise LinkTimeout(
                 f"link {self._settings.link}: the broker has confirmed nothing for topic {self._rules.topic.text!r}",
                 link=self._settings.link,

@@ -456,12 +456,12 @@ class MqttLink:
         return steps
 
     def forget(self, use: JobUse, direction: Direction) -> None:
-        """See :meth:`mgw.links.contract.Link.forget`: removes the persistent sessions of the job."""
+        """See :meth:`mgw.links.contract.Link.forget`: removes the persistent sessions of the job, at all nodes."""
+        settings = self._settings
         if direction is Direction.INBOUND:
-            for client_id in self._client_ids(use):
-                forget(self._settings, client_id)
+            forget(settings, self._client_ids(use), settings.nodes.all)
         elif (echo := self._echo(use, self._outbound(use))) is not None:
-            forget(self._settings, echo.client_id)
+            forget(settings, [echo.client_id], settings.nodes.all)
 
 
 def _refuse(endpoint: Endpoint, cause: str, cure: str) -> AdminError:

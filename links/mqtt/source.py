@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, Backlog, Batch, Delivery, Mark
@@ -20,7 +20,15 @@ from mgw.links.mqtt.plain_publish import PlainPublishes
 from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
-from mgw.transforms.errors import ConversionFailure, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from mgw.links.nodes import Node
+from mgw.transforms.errors import (
+    ConversionFailure,
+    LinkError,
+    LinkRefused,
+    LinkTimeout,
+    LinkUnavailable,
+    QueueMissing,
+)
 from mgw.transforms.gap import Gap
 from mgw.transforms.mqtt import Inbound, Publish, inbound
 
@@ -61,6 +69,7 @@ def wait_for_suback(
     if code is not None:
         _check_granted(code, settings, topic_filter, qos)
         return frames, code
+    session.wire.suspect()
     raise LinkTimeout(
         f"link {settings.link}: the broker does not answer the subscription to {topic_filter!r}",
         link=settings.link,
@@ -148,7 +157,7 @@ class MqttSource:
         if log.expected and not session.present:
             # What was just made must not stay: after a crash it would look like the session that was lost.
             session.wire.close()
-            forget(settings, self._client_id)
+            forget(settings, [self._client_id], [session.node])
             gone = True
             log.lose()
             self._client_id = self._client_ids[log.slot]
@@ -187,6 +196,7 @@ class MqttSource:
             ) from error
 
     def _tell_loss(self) -> None:
+        elsewhere = ", or it is at another node of hosts, where messages wait in it" if self._settings.several else ""
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         self._knowledge.note_loss(
             self._client_ids[0],
@@ -198,7 +208,7 @@ class MqttSource:
                 None,
                 None,
                 f"the broker no longer has the session {self._client_ids[0]}: it expired while the gateway was "
-                "away, or the broker lost what it had stored",
+                f"away, or the broker lost what it had stored{elsewhere}",
             ),
         )
         _log.warning(
@@ -359,13 +369,21 @@ class MqttSource:
             wire.close()
 
 
-def forget(settings: Settings, client_id: str) -> None:
-    """Remove the session and its subscription from the broker.
+def forget(settings: Settings, client_ids: Iterable[str], nodes: Iterable[Node]) -> None:
+    """Remove sessions and their subscriptions from the broker, at each of the nodes: they may not share sessions.
 
     Raises:
-        LinkError: the broker cannot be reached or refused us.
+        LinkError: a node cannot be reached or refused us; the others are visited all the same.
     """
-    open_session(settings, client_id, clean=True, expiry=0).wire.close()
+    failure = None
+    for node in nodes:
+        try:
+            for client_id in client_ids:
+                open_session(settings, client_id, clean=True, expiry=0, node=node).wire.close()
+        except LinkError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def try_read(session: Session, settings: Settings, topic: str, wait: float) -> str | None:

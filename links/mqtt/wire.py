@@ -40,10 +40,24 @@ def blame_of(code: int) -> Blame:
 
 
 class Wire:
-    """Frames of one connection. ``link`` and ``client_id`` are for error texts; ``keepalive`` in seconds, 0 = none."""
+    """Frames of one connection.
+
+    Args:
+        link, client_id: for error texts.
+        keepalive: in seconds, 0 = none.
+        release: is called when it is closed.
+        suspected: is called when the broker does not do what it should; see :meth:`suspect`.
+    """
 
     def __init__(
-        self, sock: socket.socket, *, link: str, client_id: str, keepalive: float, release: Callable[[], None]
+        self,
+        sock: socket.socket,
+        *,
+        link: str,
+        client_id: str,
+        keepalive: float,
+        release: Callable[[], None],
+        suspected: Callable[[], None] = lambda: None,
     ) -> None:
         self._sock: socket.socket | None = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
@@ -51,6 +65,7 @@ class Wire:
         self._client_id = client_id
         self._keepalive = keepalive
         self._release = release
+        self._suspected = suspected
         self._in = bytearray()
         self._need = 2
         self._out = bytearray()
@@ -91,7 +106,7 @@ class Wire:
     def _flush(self) -> None:
         sock, out = self._sock, self._out
         if sock is None:
-            raise self._lost("it was closed")
+            raise self._unavailable("it was closed")
         try:
             while out:
                 sent = sock.send(memoryview(out)[: 1 << 20] if len(out) > 1 << 20 else bytes(out))
@@ -135,7 +150,7 @@ class Wire:
             DeliveryRejected: the broker ended it because of what we sent.
         """
         if self._sock is None:
-            raise self._lost("it was closed")
+            raise self._unavailable("it was closed")
         self._begin_pump()
         if self._late:
             frames, self._late = self._late, []
@@ -261,12 +276,22 @@ class Wire:
                 cure="stop the other client, or give one of the two a client_id_prefix of its own",
             )
         kind = LinkRefused if code in _REFUSALS else DeliveryRejected if code in _REJECTIONS else LinkUnavailable
+        if kind is LinkUnavailable:
+            self.suspect()
         failed = kind(
             what, link=self._link, operation="publish", cause=reason_text(code), cure="check the broker's log"
         )
         return failed.blamed(blame_of(code)) if isinstance(failed, DeliveryRejected) else failed
 
+    def suspect(self) -> None:
+        """The node is lost or does not answer: the next connection of the link begins with another one."""
+        self._suspected()
+
     def _lost(self, cause: object) -> LinkUnavailable:
+        self.suspect()
+        return self._unavailable(cause)
+
+    def _unavailable(self, cause: object) -> LinkUnavailable:
         self._broken = True
         return LinkUnavailable(
             f"link {self._link}: the connection to the broker is lost",

@@ -12,6 +12,7 @@ import pytest
 
 from mgw.links.contract import Direction, Endpoint, JobUse, LinkConfig
 from mgw.links.mqtt.link import MqttLink, open_link
+from mgw.links.nodes import node_of
 from mgw.transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkTimeout, LinkUnavailable
 
 USE = JobUse(Endpoint("q", "plant", "t"), "J")
@@ -134,3 +135,86 @@ def test_unreadable_tls_file_is_named() -> None:
 def test_password_is_never_shown() -> None:
     config = LinkConfig("plant", "MQTT", {"hostname": "h"}, username="me", password="s3cret")
     assert "s3cret" not in repr(open_link(config)._settings)
+
+
+class Node:
+    """A node of a cluster: answers each CONNECT, and a SUBSCRIBE only if ``subscribes``; keeps the connect flags."""
+
+    def __init__(self, *, subscribes: bool) -> None:
+        self.logins: list[int] = []
+        self._subscribes = subscribes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._connections: list[socket.socket] = []
+
+    def __enter__(self) -> Node:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+        self.cut()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._connections.append(connection)
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            while packet := connection.recv(4096):
+                if packet[0] >> 4 == 1:
+                    self.logins.append(packet[9])
+                    connection.sendall(b"\x20\x03\x00\x00\x00")
+                elif packet[0] >> 4 == 8 and self._subscribes:
+                    connection.sendall(b"\x90\x04\x00\x01\x00\x01")
+                elif packet[0] >> 4 == 14:
+                    break
+
+    def cut(self) -> None:
+        """End every connection."""
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def link_to(*nodes: Node) -> MqttLink:
+    attributes = {"hosts": ",".join(node.address for node in nodes), "connect_timeout": 0.3}
+    return open_link(LinkConfig("plant", "MQTT", attributes, {"MQTT_CyclicPacketIds": "TRUE"}))
+
+
+def test_a_node_that_does_not_subscribe_or_loses_a_connection_is_tried_last() -> None:
+    with Node(subscribes=False) as mute, Node(subscribes=True) as first, Node(subscribes=True) as second:
+        link = link_to(mute, first, second)
+        source = link.source(USE)
+        with pytest.raises(LinkTimeout, match="no SUBACK"):
+            source.connect({})
+        source.connect({})
+        assert node_of(link) == first.address
+        source.close()
+        source.connect({})
+        assert node_of(link) == first.address, "an end that we chose"
+        first.cut()
+        with pytest.raises(LinkUnavailable, match="closed the connection"):
+            source.read(1, 10)
+        source.connect({})
+        assert node_of(link) == second.address
+        source.close()
+        assert [len(node.logins) for node in (mute, first, second)] == [1, 2, 1]
+
+
+def test_a_job_is_forgotten_at_each_node() -> None:
+    clean = 0x02
+    with Node(subscribes=True) as first, Node(subscribes=True) as second:
+        link_to(first, second).forget(USE, Direction.INBOUND)
+        assert [node.logins for node in (first, second)] == [[clean, clean]] * 2, "each of its two sessions"
+        with Node(subscribes=True) as gone:
+            pass
+        with pytest.raises(LinkUnavailable, match=gone.address):
+            link_to(gone, second).forget(USE, Direction.INBOUND)
+        assert len(second.logins) == 4
