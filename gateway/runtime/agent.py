@@ -213,7 +213,8 @@ class Agent:
         self._measures.transaction("lease", self._clock.monotonic() - begun)
         if self._pool is not None and self._pool.lost is not None:
             raise self._pool.lost
-        self._stuck.look(self._threads)
+        if self._engine is not None:
+            self._stuck.look(self._threads, self._engine)
 
     @property
     def _threads(self) -> dict[int, JobRunner]:

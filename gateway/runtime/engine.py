@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import sqlalchemy as sa
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.observe.events import Journalist
@@ -19,6 +23,7 @@ from mgw.gateway.runtime.plan_requests import PlanRequests
 from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.resting_queues import RestingQueues
 from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.gateway.state import lease
 from mgw.links.contract import Link
 from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
@@ -51,6 +56,17 @@ class Engine:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resting", RestingQueues(self.hub, self.clock))
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A hub transaction that a process which lost the agent cannot commit.
+
+        Raises:
+            LeaseLost: it did.
+        """
+        with self.hub.write() as conn:
+            lease.check_owner(conn, self.agent_key, self.token)
+            yield conn
 
     def build(
         self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool, losses: dict[int, int]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -33,7 +32,7 @@ from mgw.gateway.runtime.recovery import give_up, gives_up, missed, missing_by
 from mgw.gateway.runtime.rest import waiting
 from mgw.gateway.runtime.retry import MAX_AWAY_DELAY, Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route
-from mgw.gateway.state import lease, run_state
+from mgw.gateway.state import run_state
 from mgw.gateway.state.run_state import Counts
 from mgw.links.contract import GuaranteeReport
 from mgw.links.nodes import node_of
@@ -153,21 +152,28 @@ class JobRunner:
         """Whether the thread, which carries messages, should have come round its loop long ago."""
         return self.silence - self._allowed > self._patience
 
-    def show_stuck(self, where: str) -> None:
-        """Report that the thread does not complete its loop, until it does. From another thread.
+    def stuck(self, where: str) -> Hindrance | None:
+        """What the hub is to say of a thread that does not complete its loop, until it does; None: it says that
+        already. From another thread.
 
         Args:
             where: what it does, in words; a limit that is known is told instead.
-
-        Raises:
-            HubError: it could not be written.
         """
         route = self._route
         found = None if route is None else route.hindrance(self._patience)
         if found is None or found.activity is not Activity.BLOCKED:
             found = Hindrance(Activity.STUCK, f"its thread {where}", self.silence)
-        if self._is_news(found):
-            self._write_hindrance(found)
+        return found if self._is_news(found) else None
+
+    def write_stuck(self, conn: sa.Connection, found: Hindrance, silence: float) -> bool:
+        """Write what :meth:`stuck` found, unless the thread, which was silent for ``silence`` seconds, has come back or
+        stopped meanwhile. From another thread."""
+        return self.silence >= silence and self._set_hindrance(conn, found, unless_stopped=True)
+
+    def shown(self, found: Hindrance) -> None:
+        """It is written."""
+        self._state.activity, self._state.reason = found.activity, found.reason
+        _LOGGER.info("job %s is %s for %.0f s: %s", self.name, found.activity, found.seconds, found.reason)
 
     def _is_news(self, found: Hindrance) -> bool:
         """Whether the hub says something else; how many messages are STUCK is no news."""
@@ -175,11 +181,15 @@ class JobRunner:
         return found.activity is not self._state.activity or not same
 
     def _write_hindrance(self, found: Hindrance) -> None:
-        since = self._engine.clock.now() - found.seconds
-        with self._writing() as conn:
-            run_state.set_activity(conn, self.setup.job.id, found.activity, now=since, reason=found.reason)
-        self._state.activity, self._state.reason = found.activity, found.reason
-        _LOGGER.info("job %s is %s for %.0f s: %s", self.name, found.activity, found.seconds, found.reason)
+        with self._engine.writing() as conn:
+            self._set_hindrance(conn, found)
+        self.shown(found)
+
+    def _set_hindrance(self, conn: sa.Connection, found: Hindrance, *, unless_stopped: bool = False) -> bool:
+        since, job_id = self._engine.clock.now() - found.seconds, self.setup.job.id
+        return run_state.set_activity(
+            conn, job_id, found.activity, now=since, reason=found.reason, unless_stopped=unless_stopped
+        )
 
     # ------------------------------------------------------------------------------------------------- the thread
 
@@ -276,13 +286,6 @@ class JobRunner:
         if changed is not None:  # the next attempt begins at once, under the conditions of now
             engine.journalist.tell(GuaranteeChanged(job.name, report.level, changed.level, changed.note))
 
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        """A hub transaction that a process which lost the agent cannot commit."""
-        with self._engine.hub.write() as conn:
-            lease.check_owner(conn, self._engine.agent_key, self._engine.token)
-            yield conn
-
     def _note_links(self, *, connected: bool) -> None:
         states = self._engine.link_states
         for end in self.setup.ends:
@@ -293,7 +296,7 @@ class JobRunner:
 
     def _keep(self, report: GuaranteeReport) -> None:
         self._state.guarantee = report
-        with self._writing() as conn:
+        with self._engine.writing() as conn:
             run_state.set_guarantee(conn, self.setup.job.id, report)
 
     def _check_required(self, report: GuaranteeReport) -> None:
@@ -367,7 +370,7 @@ class JobRunner:
             _LOGGER.debug("job %s: %d messages wait at the source", self.name, backlog.messages)
             now = self._engine.clock.now()
             if self._state.is_news(backlog, now):
-                with self._writing() as conn:
+                with self._engine.writing() as conn:
                     run_state.set_backlog(conn, self.setup.job.id, backlog, now=now)
         route.check_stall(backlog)
         self._engine.journalist.tell_sums(self.name)
@@ -379,7 +382,7 @@ class JobRunner:
     def _recovered(self) -> None:
         away = self._setbacks.away
         _LOGGER.log(TRACE_LITE, "job %s works again after %d failures", self.name, self._setbacks.failures)
-        with self._writing() as conn:
+        with self._engine.writing() as conn:
             run_state.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
         self._state.recovered()
@@ -417,7 +420,7 @@ class JobRunner:
             engine.measures.failed(key(failed.name))
         missing = None
         try:
-            with self._writing() as conn:
+            with self._engine.writing() as conn:
                 if decision.delay is None:
                     missing = missed(conn, job, error, now=now)
                 run_state.record_failure(
@@ -455,7 +458,7 @@ class JobRunner:
         engine, again = self._engine, self._given_up
         self._given_up += 1
         try:
-            with self._writing() as conn:
+            with self._engine.writing() as conn:
                 event = give_up(conn, self.setup.job, missing_by(error), _CONTINUE, now=engine.clock.now())
         except LeaseLost as lost:
             self.lost = lost
@@ -482,7 +485,7 @@ class JobRunner:
         if self._limit and activity in _HOPES:  # whether there is room again shows when something moves
             return
         try:
-            with self._writing() as conn:
+            with self._engine.writing() as conn:
                 run_state.set_activity(conn, self.setup.job.id, activity, now=self._engine.clock.now())
             self._state.activity, self._state.reason = activity, ""
             _LOGGER.debug("job %s is %s", self.name, activity)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from mgw.gateway.observe.events import JobStuck, Journalist
+from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.job_runner import JobRunner
 from mgw.transforms.errors import HubError, LeaseLost
 
@@ -50,40 +52,61 @@ class StuckWatch:
         self._journalist = journalist
         self._stuck: set[int] = set()
 
-    def look(self, runners: Mapping[int, JobRunner]) -> None:
+    def look(self, runners: Mapping[int, JobRunner], engine: Engine) -> None:
         """Look after the threads; a process does that every few seconds.
 
-        Raises:
-            LeaseLost: one of them found that another process owns the agent.
-            HubError: what was found could not be written.
-        """
-        for job_id, runner in runners.items():
-            if runner.lost is not None:
-                raise runner.lost
-            if runner.alive and runner.silence > STUCK_SECONDS:
-                self._report(job_id, runner)
-                continue
-            self._stuck.discard(job_id)
-            if runner.alive and runner.overdue:
-                self._show(runner)
+        What it finds is written in one transaction. While the hub is away, that fails once for all of them, and the
+        next round finds them again.
 
-    def _show(self, runner: JobRunner) -> None:
-        """Show a job as STUCK; not while it is the hub that does not answer, which would hold up the caller, too."""
-        where = whereabouts(runner.thread.ident)
-        if where == _HUB:
-            return
+        Raises:
+            LeaseLost: another process owns the agent; one of the threads has found that, or the transaction.
+        """
+        found = [each for job_id, runner in runners.items() if (each := self._find(job_id, runner)) is not None]
         try:
-            runner.show_stuck(where)
+            _show(found, engine)
         except LeaseLost:
             raise
         except HubError as error:
-            _LOGGER.debug("job %s not shown as stuck: %s", runner.name, error)
-
-    def _report(self, job_id: int, runner: JobRunner) -> None:
-        if job_id in self._stuck:
+            _LOGGER.debug("jobs not shown as stuck: %s", error)
             return
+        for job_id, runner, silence, where in found:
+            if STUCK_SECONDS < silence <= runner.silence:
+                self._stuck.add(job_id)
+                self._journalist.tell(JobStuck(runner.name, silence, f"its thread {where}"))
+
+    def _find(self, job_id: int, runner: JobRunner) -> _Stuck | None:
+        """A thread of which something is to be said."""
+        if runner.lost is not None:
+            raise runner.lost
+        silence = runner.silence if runner.alive else 0.0
+        silent = silence > STUCK_SECONDS
+        if not silent:
+            self._stuck.discard(job_id)
+        if job_id in self._stuck or not (silent or (runner.alive and runner.overdue)):
+            return None
         where = whereabouts(runner.thread.ident)
-        runner.interrupt()
-        runner.show_stuck(where)
-        self._stuck.add(job_id)  # when it is written: a hub that is away now is told in the next round
-        self._journalist.tell(JobStuck(runner.name, runner.silence, f"its thread {where}"))
+        if silent:
+            runner.interrupt()
+        elif where == _HUB:  # which would hold up the caller, too
+            return None
+        return _Stuck(job_id, runner, silence, where)
+
+
+class _Stuck(NamedTuple):
+    """A thread that does not come back, for how many seconds, and where it is."""
+
+    job_id: int
+    runner: JobRunner
+    silence: float
+    where: str
+
+
+def _show(found: Iterable[_Stuck], engine: Engine) -> None:
+    """Show jobs as STUCK of which the hub does not say so yet."""
+    news = [(each, told) for each in found if (told := each.runner.stuck(each.where)) is not None]
+    if not news:
+        return
+    with engine.writing() as conn:
+        written = [(each, told) for each, told in news if each.runner.write_stuck(conn, told, each.silence)]
+    for each, told in written:
+        each.runner.shown(told)

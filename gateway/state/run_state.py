@@ -183,11 +183,25 @@ _WORKING = (Activity.RUNNING, Activity.IDLE)
 _ENDING = (Activity.STOPPED, Activity.DRAINING)
 
 
-def set_activity(conn: sa.Connection, job_id: int, activity: Activity, *, now: float, reason: str = "") -> None:
+def set_activity(
+    conn: sa.Connection,
+    job_id: int,
+    activity: Activity,
+    *,
+    now: float,
+    reason: str = "",
+    unless_stopped: bool = False,
+) -> bool:
     """What the job is doing since ``now``, and why.
 
     A job works when it is RUNNING or IDLE and has recovered from its failures. One that is stopped, or about to be,
     keeps what is known.
+
+    Args:
+        unless_stopped: a job that is STOPPED stays so.
+
+    Returns:
+        Whether it was written.
     """
     values: dict[str, object] = {"activity": activity, "activity_reason": reason or None}
     since = job_state.c.not_working_since
@@ -195,7 +209,10 @@ def set_activity(conn: sa.Connection, job_id: int, activity: Activity, *, now: f
         values["not_working_since"] = sa.case((job_state.c.status != JobStatus.READY, since), else_=None)
     elif activity not in _ENDING:
         values["not_working_since"] = sa.func.coalesce(since, now)
-    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(**values))
+    update = sa.update(job_state).where(job_state.c.job_id == job_id)
+    if unless_stopped:
+        update = update.where(job_state.c.activity != Activity.STOPPED)
+    return conn.execute(update.values(**values)).rowcount > 0
 
 
 def activity(conn: sa.Connection, job_id: int) -> Activity:

@@ -12,7 +12,7 @@ import pika
 import pytest
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, Activity, AgentStatus
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.services.daemon import PROCEDURES
 from mgw.gateway.state import catalog, lease, run_state
@@ -398,3 +398,41 @@ def test_a_job_that_was_stuck_and_goes_on_does_not_stay_stuck_in_the_views(
         monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 180.0)
         go_on.set()
         eventually(lambda: states(gateway)[1] == "IDLE", what="the job shown as it is")
+
+
+def test_stuck_jobs_are_shown_in_one_transaction_which_fails_once_and_never_after_they_stopped(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbound(gateway, broker, options={"stuck_after": 1}, poll_interval=0.1)
+    inbound(gateway, broker, "two", "SRC2", options={"stuck_after": 1}, poll_interval=0.1)
+    blocked, away, go_on = threading.Event(), threading.Event(), threading.Event()
+    read, set_activity, seen = MemorySource.read, run_state.set_activity, list[tuple[int, sa.Connection]]()
+
+    def slow(self: MemorySource, max_messages: int, wait: float) -> Batch:
+        if blocked.is_set():
+            go_on.wait(60)
+        return read(self, max_messages, wait)
+
+    def watched(conn: sa.Connection, job_id: int, activity: Activity, **named: Any) -> Any:
+        if activity is Activity.STUCK:
+            seen.append((job_id, conn))
+            if away.is_set():
+                raise HubUnavailable("the hub is away", cause="test")
+        return set_activity(conn, job_id, activity, **named)
+
+    monkeypatch.setattr(MemorySource, "read", slow)
+    monkeypatch.setattr(run_state, "set_activity", watched)
+    activities = [lambda name=name: gateway.job(name)["ACTIVITY"] for name in ("inj", "two")]
+    with gateway.run():
+        eventually(lambda: [activity() for activity in activities] == ["IDLE"] * 2, what="both at work")
+        away.set()
+        blocked.set()
+        eventually(lambda: len(seen) > 9, what="rounds in vain")
+        assert len({job_id for job_id, _ in seen[-3:]}) == 1, "a round ends at the first error"
+        away.clear()
+        eventually(lambda: [activity() for activity in activities] == ["STUCK"] * 2, what="both shown")
+        assert seen[-1][1] is seen[-2][1], "one transaction"
+        go_on.set()
+    assert [activity() for activity in activities] == ["STOPPED"] * 2
+    with gateway.hub.write() as conn:
+        assert not set_activity(conn, seen[0][0], Activity.STUCK, now=0, unless_stopped=True)

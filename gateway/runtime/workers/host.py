@@ -216,13 +216,13 @@ class Host:
         while True:
             pause.wait(LOOK_SECONDS)
             with self._lock:
-                runners = dict(self._runners)
+                runners, engine = dict(self._runners), self._engine
+            if engine is None:
+                continue
             try:
-                watch.look(runners)
+                watch.look(runners, engine)
             except LeaseLost:  # its job has said so
                 os._exit(1)
-            except HubError as error:
-                _LOGGER.debug("jobs not looked after: %s", error)
 
     def _tell_state(self, call: int) -> None:
         with self._lock:
