@@ -37,8 +37,6 @@ COLUMNS = {
     "WAITING": "right",
     "OLDEST": "right",
 }
-#: States in which a job moves nothing, which is for somebody to know; those in trouble are before these.
-STILL = ("STOPPED", "DISABLED", "DELETE_PENDING", "SUBSCRIBER_DELETE_PENDING")
 ORDERS = ("trouble", "name", "rate", "waiting")
 #: Where the messages of a job go: a rate says of what it is.
 WAYS = {"INBOUND": "in", "OUTBOUND": "out", "THROUGH": "through", "LOCAL": "within the hub"}
@@ -256,10 +254,10 @@ class Screen:
 
     def summary(self) -> str:
         """All jobs in one line: how many are fine, and what moves in which direction."""
-        from mgw.gateway.services.health import IN_TROUBLE
+        from mgw.gateway.services.health import IN_TROUBLE, LEAVING
 
         jobs: Sequence[JobRow] = self._state.jobs if self._state else ()
-        said = (*IN_TROUBLE, *STILL)
+        said = (*IN_TROUBLE, "STOPPED", "DISABLED", *LEAVING)  # in these it moves nothing, which somebody should know
         words = Counter(word for job in jobs if (word := self._word(job)) in said)
         fine = len(jobs) - words.total()
         parts = [f"{fine} fine", *(f"{words[word]} {word}" for word in said if words[word])]

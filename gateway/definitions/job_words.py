@@ -135,7 +135,7 @@ BY_WORD = {each.word: each for each in JOB_WORDS}
 JOB_STATES: tuple[str, ...] = tuple(BY_WORD)
 #: Those of them that somebody wants to know of, worst first.
 TROUBLES: tuple[str, ...] = tuple(each.word for each in JOB_WORDS if each.trouble)
-#: Those of a job that is marked for removal.
+#: Those of a job that is marked for removal: it moves nothing any more, and its clean-up is not complete.
 LEAVING = ("DELETE_PENDING", "SUBSCRIBER_DELETE_PENDING")
 #: The values of ACTIVITY.
 ACTIVITIES: tuple[str, ...] = tuple(each.word for each in JOB_WORDS if each.activity)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from mgw.gateway.aq import QueueRef, RuleFunction
+from mgw.gateway.definitions.job_words import LEAVING
 from mgw.links.contract import Domain, Endpoint, Guarantee, LinkConfig
 
 __all__ = [
@@ -90,7 +91,7 @@ class JobStatus(StrEnum):
     @property
     def leaving(self) -> bool:
         """Whether it is marked for removal: it moves nothing any more, and its clean-up is not complete."""
-        return self in {JobStatus.DELETE_PENDING, JobStatus.SUBSCRIBER_DELETE_PENDING}
+        return self in LEAVING
 
 
 class Activity(StrEnum):

@@ -38,6 +38,7 @@ __all__ = [
     "COLUMN_TEXTS",
     "IN_TROUBLE",
     "JOB_WORDS",
+    "LEAVING",
     "MAX_AGE",
     "Entry",
     "EventRow",

@@ -15,6 +15,7 @@ from struct import pack, unpack
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Db
+from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.objects import Activity, JobStatus
 from mgw.gateway.state.tables import event, job_state, plan, position
 from mgw.links.contract import RESUME, Backlog, GuaranteeReport, Mark, Position
@@ -56,8 +57,6 @@ __all__ = [
     "set_guarantee",
     "write_marks",
 ]
-
-_LEAVING = [status for status in JobStatus if status.leaving]
 
 # ------------------------------------------------------------------------------------------------ job state, counters
 
@@ -145,7 +144,7 @@ def record_failure(
     ``limit``: what keeps messages back, where that is why it failed."""
     conn.execute(
         sa.update(job_state)
-        .where(job_state.c.job_id == job_id, job_state.c.status.not_in(_LEAVING))
+        .where(job_state.c.job_id == job_id, job_state.c.status.not_in(LEAVING))
         .values(
             status=status,
             failures=failures,

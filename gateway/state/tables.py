@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import FLAG_CHECK as FLAG
 from mgw.gateway.aq import add_checks
 from mgw.gateway.aq import one_of_check as one_of
-from mgw.gateway.definitions.job_words import ACTIVITIES
+from mgw.gateway.definitions.job_words import ACTIVITIES, LEAVING
 from mgw.gateway.definitions.roles import ROLES
 
 __all__ = [
@@ -49,7 +49,7 @@ metadata = sa.MetaData()
 
 _id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _time = sa.Double
-_JOB_STATUS = "status IN ('READY','RETRY','FAILED','DELETE_PENDING','SUBSCRIBER_DELETE_PENDING')"
+_JOB_STATUS = "status IN ({})".format(",".join(f"'{each}'" for each in ("READY", "RETRY", "FAILED", *LEAVING)))
 _ACTIVITIES = f"activity {one_of(sorted(ACTIVITIES))}"
 
 agent = sa.Table(

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 import sqlalchemy as sa
 
 from mgw.gateway.aq import DEFAULT_SCHEMA, State
+from mgw.gateway.aq import one_of_check as one_of
+from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.link_views import link_views, shown_attributes
 from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
 from mgw.gateway.state.view_dialects import POSTGRESQL, SQLITE, Dialect
@@ -218,7 +220,7 @@ def _subscribers(d: Dialect) -> tuple[dict[str, str], str]:
         "PROPAGATION_TYPE": "j.propagation_type",
         "QUEUE_NAME": "j.source_key",
         "RULE": "j.rule",
-        "STATUS": "CASE WHEN s.status IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING') THEN 'DELETE_PENDING' "
+        "STATUS": f"CASE WHEN s.status {one_of(LEAVING)} THEN 'DELETE_PENDING' "
         "ELSE 'ENABLED' END",
         "SUBSCRIBER_ID": "j.name_key",
         "TRANSFORMATION": "upper(j.transformation)",

@@ -341,8 +341,9 @@ class TestJobs:
         pair.compare(created)
         names = ("enable_job", "disable_job", "reset_job", "alter_job", "remove_job")
         assert all(pair.compare(*(call(name, job_name="missing") for name in names)))
-        pair.run("UPDATE gw_job_state SET status = 'DELETE_PENDING'")
-        assert all(pair.compare(*(call(name, job_name="j") for name in names[:4])))
+        for status in ("SUBSCRIBER_DELETE_PENDING", "DELETE_PENDING"):
+            pair.run(f"UPDATE gw_job_state SET status = '{status}'")
+            assert all(pair.compare(*(call(name, job_name="j") for name in names[:4])))
         pair.run("UPDATE gw_job_state SET status = 'READY'")
         changes: list[dict[str, Any]] = [
             {"options": {"JMS_NoLocal": True}},
@@ -350,6 +351,11 @@ class TestJobs:
             {"exception_queue": "tasks@far"},
         ]
         assert all(pair.compare(*(call("alter_job", job_name="j", **each) for each in changes)))
+        pair.compare(
+            call("create_job", job_name="k", propagation_type="OUTBOUND", source="one", destination="tasks@shop")
+        )
+        pair.run("UPDATE gw_job_state SET status = 'SUBSCRIBER_DELETE_PENDING'")
+        assert pair.compare(call("remove_job", job_name="k")) == [None]
 
     def test_messages_that_wait_for_a_job_are_not_lost_unsaid(self, pair: Pair) -> None:
         pair.both(define)

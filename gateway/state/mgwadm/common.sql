@@ -101,7 +101,7 @@ BEGIN
                    'poll_interval', j.poll_interval, 'options', nullif(j.options::jsonb, '{}'),
                    'require_guarantee', j.require_guarantee, 'enabled', j.enabled, 'comments', j.comments)
           INTO v_seen FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
-         WHERE j.name_key = v_key AND j.schedule IS NOT NULL AND s.status NOT IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING');
+         WHERE j.name_key = v_key AND j.schedule IS NOT NULL AND s.status NOT IN @leaving@;
     END IF;
     v_seen := jsonb_strip_nulls(v_seen);
     RETURN CASE WHEN cardinality(v_secrets) > 0 THEN v_seen || jsonb_build_object('secrets', to_jsonb(v_secrets)) ELSE v_seen END;

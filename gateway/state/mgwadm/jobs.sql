@@ -489,10 +489,11 @@ END $$;
 CREATE OR REPLACE FUNCTION @adm@._usable(p_name text) RETURNS gw_job LANGUAGE plpgsql AS $$
 DECLARE
     v_job gw_job := @adm@._job(p_name);
+    v_status text := (SELECT s.status FROM gw_job_state s WHERE s.job_id = v_job.id);
 BEGIN
-    IF (SELECT s.status FROM gw_job_state s WHERE s.job_id = v_job.id) IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING') THEN
+    IF v_status IN @leaving@ THEN
         PERFORM @adm@._refuse(32822, format('job %s is marked for removal', v_job.name),
-            'remove_job was called and its cleanup is not complete',
+            format('%s was called and its cleanup is not complete', CASE v_status WHEN 'DELETE_PENDING' THEN 'remove_job' ELSE 'remove_subscriber' END),
             format('start the agent, which completes it, or: mgw jobs remove %s --force', v_job.name));
     END IF;
     RETURN v_job;
@@ -697,7 +698,7 @@ BEGIN
     ELSE
         v_queue := @adm@._queue(v_job.source);
     END IF;
-    IF v_state.status <> 'DELETE_PENDING' AND NOT v_force AND v_from AND @adm@._collects(v_foreign) THEN
+    IF v_state.status NOT IN @leaving@ AND NOT v_force AND v_from AND @adm@._collects(v_foreign) THEN
         IF v_state.backlog > 0 THEN
             PERFORM @adm@._refuse(32801, format('job %s cannot be removed', v_job.name),
                 format('its subscription to %s holds %s; they would be deleted with it', v_job.source, @adm@._held(v_state.backlog, v_state.oldest)),
@@ -707,7 +708,7 @@ BEGIN
             format('its subscription to %s may hold messages, and the database cannot ask the messaging system', v_job.source),
             format('mgw jobs remove %s; or force => true, which removes the job and leaves the subscription there', v_job.name));
     END IF;
-    IF v_state.status <> 'DELETE_PENDING' OR v_force THEN
+    IF v_state.status NOT IN @leaving@ OR v_force THEN
         IF (v_queue ->> 'topic')::boolean THEN
             SELECT u.messages, u.oldest INTO v_messages, v_oldest FROM @adm@._unsubscribe(v_job.name, v_queue, v_force) u;
         END IF;

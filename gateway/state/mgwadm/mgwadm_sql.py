@@ -19,6 +19,7 @@ from mgw.gateway.aq import quoted_name as quoted
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS, FOREIGN_OPTIONS
 from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES, JOB_ATTRIBUTES
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.roles import Role
 from mgw.gateway.state.tables import CHANGE_CHANNEL
 from mgw.links import registry
@@ -199,8 +200,9 @@ def _text() -> str:
 
     folder = resources.files(__package__)
     text = "\n".join(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in _FILES)
+    leaving = ", ".join(map(_literal, LEAVING))
     return (
-        re.sub(r"@([A-Z]+)@", lambda found: _STATES[found[1]], text)
+        re.sub(r"@([A-Z]+)@", lambda found: _STATES[found[1]], text.replace("@leaving@", f"({leaving})"))
         + _grants(PROCEDURES)
         + "".join(map(_public, PROCEDURES))
     )

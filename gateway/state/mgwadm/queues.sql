@@ -206,8 +206,8 @@ DECLARE
     v_staying text;
     v_pending text;
 BEGIN
-    SELECT string_agg(j.name, ', ' ORDER BY j.name_key) FILTER (WHERE s.status NOT IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING')),
-           (array_agg(j.name ORDER BY j.name_key) FILTER (WHERE s.status IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING')))[1] INTO v_staying, v_pending
+    SELECT string_agg(j.name, ', ' ORDER BY j.name_key) FILTER (WHERE s.status NOT IN @leaving@),
+           (array_agg(j.name ORDER BY j.name_key) FILTER (WHERE s.status IN @leaving@))[1] INTO v_staying, v_pending
       FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
      WHERE v_queue ->> 'key' IN (@aq@._upper(j.source), @aq@._upper(j.destination), @aq@._upper(j.exception_queue));
     IF v_staying IS NOT NULL THEN
