@@ -7,6 +7,7 @@ and make a future.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -199,7 +200,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             with accumulator._tp_lock(place):
                 for batch in batches:
                     if not batch.attempts:
-                        batch.last_attempt = 0.0  # it has waited for long
+                        batch.last_attempt = -math.inf  # even a machine that has just started has waited for long
         self._sender.wakeup()
 
     def wait(self, seconds: float, flight: Flight | None) -> None:
