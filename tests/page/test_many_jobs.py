@@ -67,7 +67,9 @@ def test_the_page_of_five_hundred_jobs_is_quick_and_its_refresh_does_not_hold_th
             "new PerformanceObserver((list) => list.getEntries().forEach((each) => seen.push(each.duration)))"
             ".observe({entryTypes: ['longtask']})"
         )
-        eventually(lambda: browser.run("return seen.filter((each) => !each).length") > 2, deadline=60, what="refreshes")
+        eventually(
+            lambda: browser.run("return seen.filter((each) => !each).length") > 2, deadline=180, what="refreshes"
+        )
         assert browser.run("return Math.max(...seen)") < 500  # ms, on a machine with other things to do
 
 
