@@ -28,6 +28,7 @@ FIRST = (
     "tests/conformance/test_rest_description.py",
     "tests/conformance/test_moved_links.py",
     "tests/conformance/test_http.py",
+    "tests/faults/test_cluster_nodes.py",
 )
 
 #: Every test of these modules or classes stands in another one as well, on another database or link.
@@ -76,8 +77,9 @@ def is_one_more(nodeid: str) -> bool:
 
 
 def is_long(nodeid: str) -> bool:
-    """Whether a test, by its id, is left to ``make test-faults``."""
-    return nodeid.partition("::")[0] in OF_THE_SUPPORT
+    """Whether a test, by its id, is left to ``make test-faults``, as are faults that are listed as one more."""
+    file = nodeid.partition("::")[0]
+    return file in OF_THE_SUPPORT or (file.startswith("tests/faults/") and is_one_more(nodeid))
 
 
 def begins_first(nodeid: str) -> int:

@@ -41,6 +41,9 @@ def test_what_begins_and_what_is_long_exists() -> None:
     assert all((ROOT / name).exists() for name in (*FIRST, *OF_THE_SUPPORT))
     assert is_long(f"{OF_THE_SUPPORT[0]}::test_anything[quorum]")
     assert not is_long("tests/conformance/test_hub_sqlite.py::TestLife::test_anything")
+    wires = "tests/faults/test_faults_on_the_way.py::test_cutting_and_stalling_the_wire_loses_nothing"
+    assert is_long(f"{wires}[wire-kafka-to-kafka]")
+    assert not is_long(f"{wires}[wire-classic-to-hub]")
 
 
 def test_files_are_sorted_as_a_whole() -> None:
