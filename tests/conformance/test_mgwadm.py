@@ -469,6 +469,8 @@ class TestJobs:
         refused = pair.compare(*(call("create_job", job_name=name, **_pair("LOCAL", "one", "two")) for name in names))
         assert [each is not None and each.number for each in refused] == [32854] * 4
         assert pair.compare(call("enable_job", job_name="reader")) != [None]
+        unregister = (call("unregister_foreign_queue", name=name, linkname="shop") for name in ("news", "tasks"))
+        assert None not in pair.compare(*unregister)
 
     def test_what_only_python_can_check_is_refused(self, refusing: Pair) -> None:
         job = {"job_name": "new", **_pair("OUTBOUND", "many", "tasks@shop")}

@@ -205,14 +205,17 @@ DECLARE
     v_queue jsonb := @adm@._foreign(p_name || '@' || p_linkname);
     v_staying text;
     v_pending text;
+    v_who text;
 BEGIN
     SELECT string_agg(j.name, ', ' ORDER BY j.name_key) FILTER (WHERE s.status NOT IN @leaving@),
-           (array_agg(j.name ORDER BY j.name_key) FILTER (WHERE s.status IN @leaving@))[1] INTO v_staying, v_pending
+           (array_agg(j.name ORDER BY j.name_key) FILTER (WHERE s.status IN @leaving@))[1],
+           concat_ws(' and ', CASE WHEN bool_or(j.schedule IS NOT NULL) THEN 'jobs' END,
+                     CASE WHEN bool_or(j.schedule IS NULL) THEN 'subscribers' END) INTO v_staying, v_pending, v_who
       FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
      WHERE v_queue ->> 'key' IN (@aq@._upper(j.source), @aq@._upper(j.destination), @aq@._upper(j.exception_queue));
     IF v_staying IS NOT NULL THEN
         PERFORM @adm@._refuse(32816, format('foreign queue %s cannot be unregistered', v_queue ->> 'full'),
-            'jobs use it: ' || v_staying, 'remove those jobs first');
+            format('%s use it: %s', v_who, v_staying), format('remove those %s first', v_who));
     ELSIF v_pending IS NOT NULL THEN
         PERFORM @adm@._refuse(32816, format('foreign queue %s cannot be unregistered', v_queue ->> 'full'),
             format('job %s uses it, which is marked for removal and which its agent has not removed yet', v_pending),
