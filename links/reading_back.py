@@ -82,6 +82,11 @@ class KeptLog(ReadQueue, Protocol):
     identity: str
     begins: Mapping[int, int]
 
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Read next from these offsets on, by partition: of a partition that is not named, or whose log ends before the
+        offset, from its beginning. Asked before the first message is read."""
+        ...
+
     def read_on(self) -> None:
         """Read next what was added since it was connected, up to where the log ends now."""
         ...

@@ -94,6 +94,12 @@ class KeptTopic:
         self._parts = [_Part(number, *ranges[number]) for number in sorted(ranges)]
         self._ends = {part.number: part.end for part in self._parts}
 
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """See :meth:`mgw.links.reading_back.KeptLog.seek`."""
+        for part in self._parts:
+            if part.next < offsets.get(part.number, 0) <= part.end:
+                part.next = offsets[part.number]
+
     def read_on(self) -> None:
         """See :meth:`mgw.links.reading_back.KeptLog.read_on`."""
         before = self._ends

@@ -105,6 +105,14 @@ class KeptStream(ReadBack):
         shown = without_hop(message, exchange=bool(exchange), redelivered=redelivered)
         return Held(offset, shown, len(body), LogPlace(_PART, offset, _digest(item, shown)))
 
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """See :meth:`mgw.links.reading_back.KeptLog.seek`."""
+        offset = offsets.get(_PART, 0)
+        if self.begins[_PART] < offset <= self._last + 1:
+            self._seen = offset - 1
+            if offset <= self._last:
+                self._subscribe(self._connected("read"), offset)
+
     def read_on(self) -> None:
         """See :meth:`mgw.links.reading_back.KeptLog.read_on`."""
         session = self._connected("read")

@@ -12,7 +12,7 @@ from typing import Any
 import pika
 import pytest
 
-from mgw.gateway.services.exceptions import Change, DeskRefused, Outcome, Pace, Which
+from mgw.gateway.services.exceptions import EVERYTHING, Change, DeskRefused, Outcome, Pace, Which
 from mgw.gateway.services.exceptions import link_desk as module
 from mgw.transforms.errors import LinkError, LinkUnavailable, QueueMissing
 from mgw.transforms.message import Header, ValueType
@@ -116,9 +116,18 @@ def test_pages_are_read_in_order_and_only_what_was_there(logs: Logs, monkeypatch
     with pytest.raises(DeskRefused, match=r"more messages than can be looked through; .*limit"):
         listed(logs.desk())
     assert len(listed(logs.desk(), limit=100)) == 100
+    told, after = list[str](), None
+    while True:  # the last message of each page is discarded before the next one is asked for
+        page = logs.desk().page(EVERYTHING, 90, after=after)
+        told += [each.id for each in page.entries]
+        if (after := page.next) is None:
+            break
+        logs.desk().discard(Which(ids=(told[-1],)), by="me", limit=None, pace=Pace(None), dry=False)
+        logs.put("BAD", ["again"])
+    assert (len(told), len(set(told))) == (252, 252)
     outcome = replayed(logs.desk(to="OTHER@l"))
     assert (len(outcome.done), outcome.stopped) == (250, "")
-    assert sorted(logs.bodies("OTHER")) == sorted(str(number) for number in range(250))
+    assert len(set(logs.bodies("OTHER"))) == 249, "248 of the first ones, and those that came later"
     assert listed(logs.desk()) == []
 
 

@@ -12,7 +12,17 @@ from typing import Any
 import pika
 import pytest
 
-from mgw.gateway.services.exceptions import EVERYTHING, Change, Desk, DeskRefused, Outcome, Pace, Which, desk_of
+from mgw.gateway.services.exceptions import (
+    EVERYTHING,
+    Change,
+    Desk,
+    DeskRefused,
+    NoSuchPlace,
+    Outcome,
+    Pace,
+    Which,
+    desk_of,
+)
 from mgw.gateway.services.exceptions import link_desk as module
 from mgw.transforms.errors import LinkError, LinkRefused, LinkUnavailable
 from mgw.transforms.message import Header, ValueType
@@ -123,6 +133,21 @@ def test_looking_changes_nothing_and_a_replay_brings_the_originals_back(queues: 
     assert replayed(queues.desk(to="OTHER@r")).done == [ids[3]]
     assert queues.bodies("OTHER") == ["stranger"]
     assert (queues.ready("BAD"), listed(desk)) == (0, [])
+
+
+def test_the_next_page_leaves_nothing_out_where_a_copy_of_the_last_message_stays(queues: Queues) -> None:
+    for text in ("a", "same", "b", "same", "c"):
+        queues.foreign(text)
+    desk = queues.desk()
+    ids = listed(desk)
+    page = desk.page(EVERYTHING, 2)
+    assert [each.id for each in page.entries] == ids[:2]
+    assert [each.id for each in desk.page(EVERYTHING, 2, after=page.next, look=5).beyond] == ids[4:]
+    desk.discard(Which(ids=(ids[1],)), by="me", limit=None, pace=Pace(None), dry=False)
+    rest = desk.page(EVERYTHING, 5, after=page.next)
+    assert ([each.id for each in rest.entries], rest.next) == ([ids[2], ids[1], ids[4]], None)
+    with pytest.raises(NoSuchPlace):
+        desk.page(EVERYTHING, 2, after="h 1.0 a")
 
 
 def test_a_discard_takes_what_is_meant_and_leaves_the_others_in_order(queues: Queues) -> None:

@@ -1,43 +1,94 @@
-"""Pages of the messages of an exception queue on a link, of which some are replayed between two pages."""
+"""Pages of the messages of an exception queue on a link, of which some go between two pages."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from mgw.gateway.services.exceptions import Entry, Place
-from mgw.gateway.services.exceptions.link_desk import LinkDesk
-from mgw.transforms.message import Message
-from mgw.transforms.payloads.exception_message import Reason
+from mgw.gateway.services.exceptions import NoSuchPlace
+from mgw.gateway.services.exceptions.trails import LogMark, Mark, Trail
 
 
-def entry(name: str, time: float | None) -> Entry:
-    return Entry(name, "job", "queue", Reason("job", "why", time=time), Message())
+def trail(names: list[str]) -> Trail:
+    """Those in capitals are messages of the gateway, of which no two are the same."""
+    found = Trail()
+    for name in names:
+        found.add(name, single=name[0].isupper())
+    return found
 
 
-ENTRIES = [entry("a", 1.0), entry("b", 2.0), entry("foreign", None), entry("c", 2.0), entry("d", 3.5)]
+def behind(names: str, count: int, left: str) -> str:
+    """What the page behind ``count`` messages begins with, when only ``left`` are there."""
+    mark = Mark.read(str(trail(list(names)).mark(count)))
+    return left[trail(list(left)).begin(mark) :]
 
 
-def behind(name: str, *gone: str) -> list[str]:
-    place = next(Place.of(each) for each in ENTRIES if each.id == name)
-    left = [each for each in ENTRIES if each.id not in gone]
-    return [each.id for each in LinkDesk.behind(left, place)]
+def test_a_page_begins_where_the_one_before_ended() -> None:
+    assert behind("ABCDEF", 2, "ABCDEF") == "CDEF"
+    assert behind("ABCDEF", 2, "ABCDEFG") == "CDEFG"
+    assert behind("ABCDEF", 2, "BCDEF") == "CDEF", "one before it has gone"
+    assert behind("ABCDEF", 2, "ABDEF") == "DEF", "the first one behind it has gone"
+    assert behind("ABCDEF", 2, "ADEF") == "DEF", "both have"
+    assert behind("ABCDEF", 2, "DEFA") == "DEFA", "what was edited comes last, and nothing is left of the page before"
+    assert behind("ABCDEF", 2, "DEF") == "DEF"
+    assert behind("ABCDEF", 6, "ABCDEF") == ""
+    assert behind("ABCDEF", 2, "") == ""
 
 
-def test_a_page_begins_behind_the_message_where_it_still_is() -> None:
-    assert behind("b") == ["foreign", "c", "d"]
-    assert behind("b", "a", "c") == ["foreign", "d"]
-    assert behind("d") == []
+def test_a_copy_is_not_taken_for_the_message_that_has_gone() -> None:
+    assert behind("dxdydzdw", 3, "dxdydzdw") == "ydzdw", "nothing changed: the number says it"
+    assert behind("dxdydzdw", 3, "xdydzdw") == "xdydzdw", "rather again than left out"
+    assert behind("AdBd", 2, "ABd") == "Bd"
+    assert behind("AAB", 1, "AB") == "B", "a copy that was seen"
 
 
-def test_where_the_message_has_gone_nothing_is_left_out() -> None:
-    assert behind("b", "b") == ["foreign", "c", "d"]
-    assert behind("c", "c") == ["b", "foreign", "d"], "what failed in the same moment comes again"
-    assert behind("foreign", "foreign") == ["a", "b", "c", "d"]
+@pytest.mark.parametrize("seed", range(20))
+def test_no_message_that_stays_is_left_out_whatever_goes_and_comes(seed: int) -> None:
+    chance = random.Random(seed)
+    queue = [f"{'M' if chance.random() < 0.8 else 'f'}{number}" for number in range(300)]
+    stays, told, after = set(queue), list[str](), ""
+    for _ in range(1000):
+        now = trail(queue)
+        begin = now.begin(Mark.read(after)) if after else 0
+        page = queue[begin : begin + 20]
+        told += page
+        if begin + 20 >= len(queue):
+            break
+        after = str(now.mark(begin + 20))
+        gone = set(page) if chance.random() < 0.3 else set(chance.sample(queue, min(len(queue), chance.randrange(9))))
+        stays -= gone
+        queue = [each for each in queue if each not in gone] + [f"M{each}'" for each in gone if chance.random() < 0.2]
+    assert stays <= set(told)
+    assert len(told) < 3000, "a page goes on, it does not begin again"
 
 
 def test_a_place_reads_what_it_writes() -> None:
-    for each in ENTRIES:
-        assert Place.read(str(Place.of(each))) == Place.of(each)
-    for text in ("", "x", "nan a", "inf a", "1.5", "1.5 ", "- "):
-        with pytest.raises(ValueError, match=r"place|float"):
-            Place.read(text)
+    for count in (0, 1, 5, 6):
+        mark = trail(list("ABcDEF")).mark(count)
+        assert Mark.read(str(mark)) == mark
+        with pytest.raises(NoSuchPlace):
+            LogMark.read(str(mark))
+    log = LogMark(LogMark.named("cluster x"), [(0, 7), (3, 2**40)])
+    assert LogMark.read(str(log)) == log
+    for text in (
+        "",
+        "q",
+        "q -1 a",
+        "q 1",
+        "q ² a",
+        "q 1 a 2",
+        "q 1 a 2.3",
+        "l",
+        "l x 1",
+        "l x 1.2.3",
+        "l x 1.a",
+        "x 1 2",
+    ):
+        for kind in (Mark, LogMark):
+            with pytest.raises(NoSuchPlace):
+                kind.read(text)
+
+
+def test_the_place_in_a_full_queue_fits_an_address() -> None:
+    assert len(str(trail([f"M{number}" for number in range(10_000)]).mark(9_999))) < 500

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.rest.answers import StrictModel
 from mgw.gateway.http.rest.given import Moment, Word, seconds
 from mgw.gateway.http.rest.message_models import AnyJson, ShownHeaders, moment_or_none
-from mgw.gateway.services.exceptions import Edit, Entry, Outcome, Place, Which
+from mgw.gateway.services.exceptions import Edit, Entry, Outcome, Which
 from mgw.gateway.services.message_json import body_form, headers_form
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "entry_model",
     "exception_model",
     "outcome_model",
-    "place_behind",
 ]
 
 _WHOLE = 1 << 62  # bytes of a body: it is not cut
@@ -172,18 +170,6 @@ def edit_of(given: EditWanted) -> Edit:
         headers=given.headers,
         correlation=None if "correlation" not in named else given.correlation or "",
     )
-
-
-def place_behind(text: str | None) -> Place | None:
-    """The message behind which a page begins.
-
-    Raises:
-        Problem: it is none.
-    """
-    try:
-        return None if text is None else Place.read(text)
-    except ValueError:
-        raise Problem(422, "the cursor is none of this list", "begin without a cursor") from None
 
 
 def outcome_model(outcome: Outcome) -> OutcomeModel:

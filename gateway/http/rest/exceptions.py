@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from mgw.gateway.http.access import Operator, Viewer
+from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.rest.answers import AdminOf, StrictModel
 from mgw.gateway.http.rest.exact import ExactRoute, exactly
 from mgw.gateway.http.rest.exception_models import (
@@ -21,14 +22,13 @@ from mgw.gateway.http.rest.exception_models import (
     entry_model,
     exception_model,
     outcome_model,
-    place_behind,
 )
 from mgw.gateway.http.rest.given import EntryPath, JobPath, Limit, Moment, Word, seconds
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.http.rest.paging import Cursor, cursor_of, place_of
 from mgw.gateway.http.rest.tasks import TaskModel, task_model
 from mgw.gateway.services import exceptions
-from mgw.gateway.services.exceptions import Outcome, Pace, Place, Which, desk_of
+from mgw.gateway.services.exceptions import NoSuchPlace, Outcome, Pace, Which, desk_of
 from mgw.gateway.services.tasks import Tasks
 
 __all__ = ["router"]
@@ -152,17 +152,17 @@ def list_exceptions(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> EntryPage:
-    """The messages in the exception queue of a job, without bodies and headers, oldest failure first. What is replayed
-    or discarded between two pages leaves no other message out."""
+    """The messages in the exception queue of a job, without bodies and headers, in the order of a replay: the oldest
+    failure first; in a queue of a link, the order of the queue. What is replayed, discarded or edited between two pages
+    leaves no other message out; of a queue of a link some may be told again."""
     which = Which((), number, reason, seconds(since), seconds(before))
     desk = desk_of(admin, job, consumer=consumer)
-    found = list(desk.entries(which, limit + 1, whole=False, after=place_behind(place_of(cursor))))
-    more = len(found) > limit
-    return EntryPage(
-        messages=[entry_model(each) for each in found[:limit]],
-        more=more,
-        next=cursor_of(str(Place.of(found[limit - 1]))) if more else None,
-    )
+    try:
+        page = desk.page(which, limit, after=place_of(cursor))
+    except NoSuchPlace:
+        raise Problem(422, "the cursor is none of this list", "begin without a cursor") from None
+    messages = [entry_model(each) for each in page.entries]
+    return EntryPage(messages=messages, more=page.next is not None, next=cursor_of(page.next))
 
 
 @router.get("/{job}/parked")

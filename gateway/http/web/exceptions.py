@@ -22,9 +22,10 @@ from mgw.gateway.services.exceptions import (
     Desk,
     DeskRefused,
     Entry,
+    NoSuchPlace,
     Outcome,
     Pace,
-    Place,
+    Page,
     Which,
     desk_of,
     desk_states,
@@ -66,26 +67,28 @@ def desk_page(  # noqa: PLR0917
 ) -> Response:
     """Messages that a job could not deliver, by reason."""
     name = lookup.job(admin, job).name
-    refused, queue, entries, behind = "", "", list[Entry](), list[Entry]()
-    place = _place(after)
+    refused, queue, found = "", "", Page([])
     try:
         desk = desk_of(admin, name, consumer=consumer or None)
         queue = desk.queue
-        entries = list(desk.entries(Which(reason=reason or None), _LOOKED, whole=False))
-        behind = list(entries if place is None else desk.behind(entries, place))
+        look = 0 if after else _LOOKED
+        found = desk.page(Which(reason=reason or None), _SHOWN, after=after or None, look=look)
+    except NoSuchPlace:
+        raise Problem(422, "there is no such place in the list", "begin at its first page") from None
     except HubError:
         raise
     except GatewayError as error:
         refused = "; ".join(filter(None, (error.what, error.cause, error.cure)))
+    looked = [*found.entries, *found.beyond]
     values = {
         "job": name,
         "queue": queue,
         "refused": refused,
-        "groups": patterns(entries),
-        "entries": behind[:_SHOWN],
-        "next": str(Place.of(behind[_SHOWN - 1])) if len(behind) > _SHOWN else "",
+        "groups": [] if after else patterns(looked),
+        "entries": found.entries,
+        "next": found.next,
         "after": after,
-        "found": len(entries),
+        "found": len(looked),
         "looked": _LOOKED,
         "reason": reason,
         "now": hub.clock.now(),
@@ -171,13 +174,6 @@ def edit(job: str, message: str, given: Form, admin: AdminOf, who: Operator) -> 
     entry = _entry(admin, name, message)
     edited = desk_of(admin, name).edit(message, _change(entry, given), by=who.name)
     return done(f"/exceptions/{name_in_path(name)}/{name_in_path(edited.id)}", "edited")
-
-
-def _place(text: str) -> Place | None:
-    try:
-        return Place.read(text) if text else None
-    except ValueError:
-        raise Problem(422, "there is no such place in the list", "begin at its first page") from None
 
 
 def _which(reason: str, entry_id: str) -> Which:

@@ -16,7 +16,19 @@ from mgw.transforms.errors import GatewayError
 from mgw.transforms.message import Header, Message
 from mgw.transforms.payloads.exception_message import Reason
 
-__all__ = ["BATCH", "EVERYTHING", "Change", "Desk", "DeskRefused", "Entry", "Outcome", "Pace", "Place", "Which"]
+__all__ = [
+    "BATCH",
+    "EVERYTHING",
+    "Change",
+    "Desk",
+    "DeskRefused",
+    "Entry",
+    "NoSuchPlace",
+    "Outcome",
+    "Pace",
+    "Page",
+    "Which",
+]
 
 BATCH = 100  # messages that are replayed or discarded in one transaction at most
 _ERROR_PREFIX = "MGW_error"
@@ -29,6 +41,17 @@ class DeskRefused(GatewayError):
     def __str__(self) -> str:
         parts = [self.what, *(part for part in (self.cause, self.cure) if part)]
         return "; ".join(parts)
+
+
+class NoSuchPlace(DeskRefused):
+    """A page was to begin where no page of this exception queue ended."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text!r:.80} is no place in this list",
+            cause="it was not told by a page of this list, or the exception queue is of another kind now",
+            cure="begin with the first page",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +114,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A message of a list, behind which the next page begins, also when the message itself has gone meanwhile.
+class Page:
+    """A part of the messages of an exception queue, without bodies and headers.
 
     Attributes:
-        time: epoch seconds of the failure; None: it is not known.
+        next: where the next page begins; None: nothing comes behind this one.
+        beyond: messages behind this page, as far as they were asked for.
     """
 
-    time: float | None
-    id: str
-
-    @classmethod
-    def of(cls, entry: Entry) -> Place:
-        """The place of a message."""
-        return cls(entry.reason.time, entry.id)
-
-    @classmethod
-    def read(cls, text: str) -> Place:
-        """The place that :meth:`__str__` gave.
-
-        Raises:
-            ValueError: it is none.
-        """
-        time_text, blank, entry_id = text.partition(" ")
-        when = None if time_text == "-" else float(time_text)
-        if not blank or not entry_id or (when is not None and not math.isfinite(when)):
-            raise ValueError("it is no place of a list")
-        return cls(when, entry_id)
-
-    def __str__(self) -> str:
-        return f"{'-' if self.time is None else repr(self.time)} {self.id}"
+    entries: Sequence[Entry]
+    next: str | None = None
+    beyond: Sequence[Entry] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,20 +306,28 @@ class Desk(Protocol):
     queue: str
     target: str  # where a replay puts messages
 
-    def entries(
-        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
-    ) -> Iterator[Entry]:
+    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
         """The messages, in the order in which they are replayed; they stay where they are.
 
         Args:
             whole: False leaves out bodies and headers, which are read again for each message.
-            after: only those behind this one, as :meth:`behind` tells.
         """
         ...
 
-    def behind(self, entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
-        """Those of a list that are behind a place. Where the message of the place has gone meanwhile, nothing is left
-        out; what failed in the same moment may come again from a queue of a link."""
+    def page(self, which: Which, limit: int, *, after: str | None = None, look: int = 0) -> Page:
+        """The first messages behind a place, in the order in which they are replayed.
+
+        From page to page every message is told that is there all the time, although others are replayed, discarded,
+        edited or taken meanwhile, also the last ones of a page. Where too much has gone from a queue of a link, some
+        may be told again. A log of a link is read from the place on, a queue from its beginning.
+
+        Args:
+            after: ``next`` of the page before, of the same ``which``.
+            look: so many messages are looked at in all, if that is more; those behind the page are ``beyond``.
+
+        Raises:
+            NoSuchPlace: ``after`` is none of this queue.
+        """
         ...
 
     def replay(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:

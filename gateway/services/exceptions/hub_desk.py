@@ -6,6 +6,7 @@ came from, and the event that tells of it is written. So a message is in one of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -33,9 +34,10 @@ from mgw.gateway.services.exceptions.contract import (
     Change,
     DeskRefused,
     Entry,
+    NoSuchPlace,
     Outcome,
     Pace,
-    Place,
+    Page,
     Which,
     body_digest,
 )
@@ -58,9 +60,25 @@ class _Found(NamedTuple):
     msgid: bytes
     entry: Entry
 
+    @property
+    def place(self) -> tuple[float, str]:
+        """Where it is in the order of the failures."""
+        return self.time, self.entry.id
 
-def _order(place: Place) -> tuple[float, str]:
-    return place.time or 0.0, place.id
+
+def _place(text: str) -> tuple[float, str]:
+    """The place that the text of a page means: ``h TIME ID``.
+
+    Raises:
+        NoSuchPlace: it is none.
+    """
+    try:
+        kind, when, entry_id = text.split(" ")
+        if kind == "h" and entry_id and math.isfinite(time := float(when)):
+            return time, entry_id
+    except ValueError:
+        pass
+    raise NoSuchPlace(text)
 
 
 class HubDesk:
@@ -89,9 +107,7 @@ class HubDesk:
 
     # ---------------------------------------------------------------------------------------------------------- look
 
-    def entries(
-        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
-    ) -> Iterator[Entry]:
+    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.entries`."""
         if len(which.ids) == 1:  # with its body, in one call
             (only,) = which.ids
@@ -99,18 +115,19 @@ class HubDesk:
             if entry is not None and which.has(entry):
                 yield entry
             return
-        found = self._found(which)
-        if after is not None:
-            found = [each for each in found if (each.time, each.entry.id) > _order(after)]
-        for meant in found[:limit]:
+        for meant in self._found(which)[:limit]:
             entry = self._one(meant.entry.id) if whole else meant.entry
             if entry is not None:
                 yield entry
 
-    @staticmethod
-    def behind(entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
-        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.behind`."""
-        return [each for each in entries if _order(Place.of(each)) > _order(place)]
+    def page(self, which: Which, limit: int, *, after: str | None = None, look: int = 0) -> Page:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.page`."""
+        place = None if after is None else _place(after)
+        found = [each for each in self._found(which) if place is None or each.place > place]
+        shown, rest = found[:limit], found[limit:]
+        time, last = shown[-1].place if shown else (0.0, "")
+        beyond = [each.entry for each in rest[: max(0, look - limit)]]
+        return Page([each.entry for each in shown], f"h {time!r} {last}" if rest else None, beyond)
 
     def _found(self, which: Which) -> list[_Found]:
         """What is meant, in the order of the failures."""

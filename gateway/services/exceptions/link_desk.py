@@ -25,7 +25,7 @@ from mgw.gateway.services.exceptions.contract import (
     Entry,
     Outcome,
     Pace,
-    Place,
+    Page,
     Which,
     body_digest,
 )
@@ -113,9 +113,7 @@ class LinkDesk:
 
     # ---------------------------------------------------------------------------------------------------------- look
 
-    def entries(
-        self, which: Which, limit: int | None = None, *, whole: bool = True, after: Place | None = None
-    ) -> Iterator[Entry]:
+    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.entries`; in the order of the queue.
 
         Raises:
@@ -124,27 +122,32 @@ class LinkDesk:
         """
         found: list[Entry] = []
         size = 0
-        begin = 0 if after is None else None  # how many are before those that are wanted
         with self._looking() as shelf:
             for each, entry in self._meant(shelf, which):
-                found.append(entry if whole else replace(entry, message=replace(entry.message, body=None, headers=())))
+                found.append(entry if whole else _bare(entry))
                 size += each.size if whole else 0
                 if len(found) > _MOST or (size > _MOST_BYTES and len(found) > 1):
                     raise self._too_many()
-                if after is not None and entry.id == after.id:
-                    begin = len(found)
-                if None not in (limit, begin) and len(found) - cast(int, begin) >= cast(int, limit):
+                if limit is not None and len(found) >= limit:
                     break
-        return iter(found if after is None else self.behind(found, after)[:limit])
+        return iter(found)
 
-    @staticmethod
-    def behind(entries: Sequence[Entry], place: Place) -> Sequence[Entry]:
-        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.behind`."""
-        for number, each in enumerate(entries, 1):
-            if each.id == place.id:
-                return entries[number:]
-        start = place.time or 0.0
-        return [each for each in entries if each.reason.time is None or each.reason.time >= start]
+    def page(self, which: Which, limit: int, *, after: str | None = None, look: int = 0) -> Page:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.page`; in the order of the queue.
+
+        Raises:
+            NoSuchPlace, DeskRefused, LinkError: as for :meth:`entries`.
+        """
+        found: list[Entry] = []
+        place: str | None = None
+        with self._looking() as shelf:
+            for each, entry in self._meant(shelf, which, after):
+                if len(found) == limit:
+                    place = shelf.place_before(each)
+                if len(found) >= max(limit, look):
+                    break
+                found.append(_bare(entry))
+        return Page(found[:limit], place, found[limit:])
 
     @contextmanager
     def _looking(self) -> Iterator[Shelf]:
@@ -169,25 +172,30 @@ class LinkDesk:
             writer.connect()
             writer.write([writer.encode(message) for message in messages])
 
-    def _meant(self, shelf: Shelf, which: Which) -> Iterator[_Found]:
-        """The messages that are meant, of this job and of no job.
+    def _meant(self, shelf: Shelf, which: Which, after: str | None = None) -> Iterator[_Found]:
+        """The messages that are meant, of this job and of no job; only those behind a place.
 
         Raises:
+            NoSuchPlace: there is no such place.
             DeskRefused: more would have to be held than can be.
         """
         missing = len({each.lower() for each in which.ids})
+        every = self._every(shelf)
+        for each in every if after is None else shelf.behind(every, after):
+            entry = self._entry(shelf, each)
+            if entry is None or not which.has(entry):
+                continue
+            yield _Found(each, entry)
+            missing -= 1
+            if missing == 0:
+                return
+
+    def _every(self, shelf: Shelf) -> Iterator[Held]:
         size = 1
         while page := shelf.read(min(size, max(1, _MOST - shelf.held))):
             if shelf.held > _MOST:
                 raise self._too_many()
-            for each in page:
-                entry = self._entry(shelf, each)
-                if entry is None or not which.has(entry):
-                    continue
-                yield _Found(each, entry)
-                missing -= 1
-                if missing == 0:
-                    return
+            yield from page
             light = sum(each.size for each in page) < BATCH_BYTES
             size = min(_PAGE, 2 * size) if light else max(1, size // 2)
 
@@ -376,6 +384,11 @@ def _next_batch(meant: Iterator[_Found], room: int) -> list[_Found]:
         batch.append(each)
         size += each.held.size
     return batch
+
+
+def _bare(entry: Entry) -> Entry:
+    """Without what may be large."""
+    return replace(entry, message=replace(entry.message, body=None, headers=()))
 
 
 def _ids(found: Sequence[_Found]) -> tuple[str, ...]:

@@ -7,20 +7,24 @@ keeps which are done: in the transaction that stores the event. They are left ou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.services.exceptions.contract import DeskRefused
+from mgw.gateway.services.exceptions.trails import LogMark, Mark, Trail
 from mgw.gateway.state import desk_queues
 from mgw.links.contract import Encoded
 from mgw.links.reading_back import Held, HeldQueue, KeptLog, LogPlace
 from mgw.transforms.errors import HubError
 from mgw.transforms.message import Message
+from mgw.transforms.payloads.exception_message import reason_of
 
 __all__ = ["HeldShelf", "LogShelf", "Shelf", "WatchedShelf", "Where"]
 
@@ -47,7 +51,19 @@ class Shelf(Protocol):
         ...
 
     def name(self, held: Held) -> str:
-        """The id of a message; asked once for each, in their order."""
+        """The id of a message that was read."""
+        ...
+
+    def behind(self, every: Iterator[Held], place: str) -> Iterator[Held]:
+        """Those of all messages, of which none was taken yet, that are behind a place.
+
+        Raises:
+            NoSuchPlace: there is no such place.
+        """
+        ...
+
+    def place_before(self, held: Held) -> str:
+        """The place before a message that was read, for :meth:`behind` of a later shelf."""
         ...
 
     def remaining(self, held: Sequence[Held]) -> Sequence[Held]:
@@ -81,20 +97,41 @@ class HeldShelf:
     def __init__(self, queue: HeldQueue) -> None:
         self._queue = queue
         self._same: Counter[str] = Counter()
+        self._names: dict[Any, str] = {}  # by token
+        self._ranks: dict[Any, int] = {}  # how many messages are before one, by token
+        self._trail = Trail()
         self.held = 0
 
     def read(self, most: int) -> Sequence[Held]:
         """See :class:`Shelf`."""
+        page = self._take(most)
+        for held in page:
+            digest = _digest(held.message)
+            self._ranks[held.token] = len(self._trail)
+            self._trail.add(digest, single=_is_single(held.message))
+            self._same[digest] += 1
+            number = self._same[digest]
+            self._names[held.token] = digest if number == 1 else f"{digest}-{number}"
+        return page
+
+    def _take(self, most: int) -> Sequence[Held]:
         page = self._queue.read(most)
         self.held += len(page)
         return page
 
     def name(self, held: Held) -> str:
         """See :class:`Shelf`. Messages with the same content get numbers."""
-        name = _digest(held.message)
-        self._same[name] += 1
-        number = self._same[name]
-        return name if number == 1 else f"{name}-{number}"
+        return self._names[held.token]
+
+    def behind(self, every: Iterator[Held], place: str) -> Iterator[Held]:
+        """See :class:`Shelf`: those that are before the place are held, too."""
+        mark = Mark.read(place)
+        passed = [_light(held) for held in islice(every, mark.count + 1)]
+        return chain(passed[self._trail.begin(mark) :], every)
+
+    def place_before(self, held: Held) -> str:
+        """See :class:`Shelf`."""
+        return str(self._trail.mark(self._ranks[held.token]))
 
     def remaining(self, held: Sequence[Held]) -> Sequence[Held]:
         """See :class:`Shelf`; what is held here nobody else has."""
@@ -158,9 +195,8 @@ class WatchedShelf(HeldShelf):
                 desk_queues.set_deliveries(conn, self._id, deliveries)
             self._kept = deliveries
 
-    def read(self, most: int) -> Sequence[Held]:
-        """See :class:`Shelf`."""
-        while page := super().read(most):
+    def _take(self, most: int) -> Sequence[Held]:
+        while page := super()._take(most):
             self._counts |= {held.token: held.deliveries for held in page}
             self._keep(max(self._kept, 1 + max(held.deliveries for held in page)))
             last = [held for held in page if held.deliveries >= self._limit]
@@ -194,10 +230,13 @@ class LogShelf:
         self._log = log
         self._hub = hub
         self._where = where
+        self._begun: dict[int, int] = {}  # partition -> offset
+        self._passed: list[tuple[int, int]] = []  # partitions and offsets of what was read, in its order
 
     def read(self, most: int) -> Sequence[Held]:
         """See :class:`Shelf`."""
         while page := self._log.read(most):
+            self._passed += [_place(held)[:2] for held in page]
             if left := self.remaining(page):
                 return left
         return ()
@@ -218,6 +257,22 @@ class LogShelf:
         """See :class:`Shelf`."""
         part, offset, _ = _place(held)
         return f"{part}@{offset}"
+
+    def behind(self, every: Iterator[Held], place: str) -> Iterator[Held]:
+        """See :class:`Shelf`: the log is read from there on. One that was made again is read from its beginning."""
+        mark = LogMark.read(place)
+        if mark.identity == LogMark.named(self._log.identity):
+            self._begun = dict(mark.offsets)
+            self._log.seek(self._begun)
+        return every
+
+    def place_before(self, held: Held) -> str:
+        """See :class:`Shelf`."""
+        offsets = dict(self._begun)
+        here = _place(held)[:2]
+        for part, offset in takewhile(lambda each: each != here, self._passed):
+            offsets[part] = offset + 1
+        return str(LogMark(LogMark.named(self._log.identity), sorted(offsets.items())))
 
     def store(self, conn: sa.Connection, done: Sequence[Held]) -> None:
         """See :class:`Shelf`. What the log no longer holds is forgotten."""
@@ -251,6 +306,16 @@ class LogShelf:
 def _place(held: Held) -> LogPlace:
     assert held.place is not None  # noqa: S101  # every message of a log has one
     return held.place
+
+
+def _light(held: Held) -> Held:
+    return held._replace(message=replace(held.message, body=None))
+
+
+def _is_single(message: Message) -> bool:
+    """Whether the reason says which message it is: no other one failed at that moment at that place."""
+    reason = reason_of(message)
+    return reason is not None and reason.time is not None and bool(reason.origin or reason.key)
 
 
 def _digest(message: Message) -> str:
