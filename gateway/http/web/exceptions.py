@@ -13,7 +13,7 @@ from mgw.gateway.http.access import Operator, Viewer
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.rest.answers import AdminOf, HubOf
 from mgw.gateway.http.web.forms import Form, done, said
-from mgw.gateway.http.web.rendering import BoardOf, name_in_path, page, wants_page
+from mgw.gateway.http.web.rendering import BoardOf, address, name_in_path, page, wants_page
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.bodies import body_view
@@ -27,6 +27,7 @@ from mgw.gateway.services.exceptions import (
     Pace,
     Page,
     Which,
+    consumers_of,
     desk_of,
     desk_states,
     patterns,
@@ -68,6 +69,8 @@ def desk_page(  # noqa: PLR0917
     """Messages that a job could not deliver, by reason."""
     name = lookup.job(admin, job).name
     refused, queue, found = "", "", Page([])
+    consumers = consumers_of(admin, name)
+    consumer = consumer or next(iter(consumers), "")
     try:
         desk = desk_of(admin, name, consumer=consumer or None)
         queue = desk.queue
@@ -91,6 +94,8 @@ def desk_page(  # noqa: PLR0917
         "found": len(looked),
         "looked": _LOOKED,
         "reason": reason,
+        "consumer": consumer,
+        "consumers": consumers,
         "now": hub.clock.now(),
         "said": said(request.query_params.get("said", "")),
     }
@@ -105,14 +110,24 @@ def preview_page(  # noqa: PLR0917
     admin: AdminOf,
     who: Operator,
     reason: Text = "",
+    consumer: Text = "",
     id: Text = "",  # noqa: A002
 ) -> Response:
     """What a replay, or a discard, would do."""
     verb = request.url.path.rpartition("/")[2]
     name = lookup.job(admin, job).name
-    desk = desk_of(admin, name)
+    desk = desk_of(admin, name, consumer=consumer or None)
     outcome = _act(desk, verb, _which(reason, id), by=who.name, limit=None, dry=True)
-    values = {"job": name, "verb": verb, "desk": desk, "outcome": outcome, "reason": reason, "id": id, "piece": _PIECE}
+    values = {
+        "job": name,
+        "verb": verb,
+        "desk": desk,
+        "outcome": outcome,
+        "reason": reason,
+        "consumer": consumer,
+        "id": id,
+        "piece": _PIECE,
+    }
     return page(request, "desk-verb.html", who, values)
 
 
@@ -123,9 +138,12 @@ def do_page(request: Request, job: str, given: Form, admin: AdminOf, who: Operat
     verb = request.url.path.rpartition("/")[2]
     name = lookup.job(admin, job).name
     which = _which(given.get("reason", ""), given.get("id", ""))
-    outcome = _act(desk_of(admin, name), verb, which, by=who.name, limit=_PIECE, dry=False)
+    consumer = given.get("consumer", "")
+    desk = desk_of(admin, name, consumer=consumer or None)
+    outcome = _act(desk, verb, which, by=who.name, limit=_PIECE, dry=False)
     if wants_page(request):
-        return done(f"/exceptions/{name_in_path(name)}")
+        reason = "" if given.get("id") else given.get("reason", "")
+        return done(address(f"/exceptions/{name_in_path(name)}", reason=reason, consumer=consumer))
     return JSONResponse({**outcome.numbers, "stopped": outcome.stopped})
 
 
@@ -138,10 +156,11 @@ def entry_page(  # noqa: PLR0917
     hub: HubOf,
     who: Viewer,
     form: Annotated[str, Query(max_length=10)] = "",
+    consumer: Text = "",
 ) -> Response:
     """A message with its reason."""
     name = lookup.job(admin, job).name
-    entry = _entry(admin, name, message)
+    entry = _entry(admin, name, message, consumer)
     return page(
         request,
         "exception.html",
@@ -149,6 +168,7 @@ def entry_page(  # noqa: PLR0917
         _of(entry, hub.clock.now(), form)
         | {
             "job": name,
+            "consumer": consumer,
             "said": said(request.query_params.get("said", "")),
         },
     )
@@ -160,10 +180,16 @@ def compare_page(  # noqa: PLR0917
 ) -> Response:
     """What an edit would change, before it is made."""
     name = lookup.job(admin, job).name
-    entry = _entry(admin, name, message)
+    entry = _entry(admin, name, message, given.get("consumer", ""))
     change = _change(entry, given)
     before, after = _lines(body_bytes(entry.message.body)), _lines(body_bytes(change.apply(entry.message).body))
-    values = {"job": name, "entry": entry, "told": change.told(), "lines": list(_differences(before, after))}
+    values = {
+        "job": name,
+        "entry": entry,
+        "consumer": given.get("consumer", ""),
+        "told": change.told(),
+        "lines": list(_differences(before, after)),
+    }
     return page(request, "exception-compare.html", who, values | {"given": given, "now": hub.clock.now()})
 
 
@@ -171,9 +197,11 @@ def compare_page(  # noqa: PLR0917
 def edit(job: str, message: str, given: Form, admin: AdminOf, who: Operator) -> Response:
     """Change a message."""
     name = lookup.job(admin, job).name
-    entry = _entry(admin, name, message)
-    edited = desk_of(admin, name).edit(message, _change(entry, given), by=who.name)
-    return done(f"/exceptions/{name_in_path(name)}/{name_in_path(edited.id)}", "edited")
+    consumer = given.get("consumer", "")
+    entry = _entry(admin, name, message, consumer)
+    edited = desk_of(admin, name, consumer=consumer or None).edit(message, _change(entry, given), by=who.name)
+    more = {"consumer": consumer} if consumer else {}
+    return done(f"/exceptions/{name_in_path(name)}/{name_in_path(edited.id)}", "edited", **more)
 
 
 def _which(reason: str, entry_id: str) -> Which:
@@ -185,8 +213,8 @@ def _act(desk: Desk, verb: str, which: Which, *, by: str, limit: int | None, dry
     return act(which, by=by, limit=limit, pace=Pace(None), dry=dry)
 
 
-def _entry(admin: GatewayAdmin, job: str, message: str) -> Entry:
-    found = next(iter(desk_of(admin, job).entries(Which(ids=(message,)), 1)), None)
+def _entry(admin: GatewayAdmin, job: str, message: str, consumer: str) -> Entry:
+    found = next(iter(desk_of(admin, job, consumer=consumer or None).entries(Which(ids=(message,)), 1)), None)
     if found is None:
         raise Problem(
             404,

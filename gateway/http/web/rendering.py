@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
@@ -20,7 +20,7 @@ from mgw.gateway.services.board import Board
 from mgw.gateway.services.redaction import redact
 from mgw.gateway.services.users import Identity, Role
 
-__all__ = ["BoardOf", "Renderer", "Shared", "SharedOf", "is_part", "name_in_path", "page", "wants_page"]
+__all__ = ["BoardOf", "Renderer", "Shared", "SharedOf", "address", "is_part", "name_in_path", "page", "wants_page"]
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -35,6 +35,12 @@ def wants_page(request: Request) -> bool:
 def name_in_path(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")
+
+
+def address(path: str, **values: str | None) -> str:
+    """A path with a query of what is given; what is empty is left out."""
+    given = {name: value for name, value in values.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _shown(value: Any) -> Any:
@@ -60,7 +66,7 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.filters.update(FILTERS, path=name_in_path, safe_words=redact)
-        self._environment.globals.update(digest=digest, shapes=SHAPES, version=__version__)
+        self._environment.globals.update(address=address, digest=digest, shapes=SHAPES, version=__version__)
         self.digest = digest
 
     def __call__(self, template: str, values: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from mgw.gateway.services.exceptions.contract import (
     Page,
     Which,
 )
-from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
+from mgw.gateway.services.exceptions.desk import consumers_of, desk_of, jobs_with_desks
 from mgw.gateway.services.exceptions.editing import Edit, edit, entry_of, require_choice
 from mgw.gateway.services.exceptions.groups import MOST, Groups, grouped
 from mgw.gateway.services.exceptions.parked import Waiting, give_up, parked_keys, release
@@ -41,6 +41,7 @@ __all__ = [
     "Pattern",
     "Waiting",
     "Which",
+    "consumers_of",
     "desk_of",
     "desk_states",
     "edit",

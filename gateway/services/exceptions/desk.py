@@ -8,8 +8,10 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.exceptions.contract import Desk, DeskRefused
 from mgw.gateway.services.exceptions.hub_desk import HubDesk
 from mgw.gateway.services.exceptions.link_desk import LinkDesk
+from mgw.gateway.services.queue_story import queue_story
+from mgw.transforms.errors import GatewayError
 
-__all__ = ["desk_of", "jobs_with_desks"]
+__all__ = ["consumers_of", "desk_of", "jobs_with_desks"]
 
 
 def desk_of(admin: GatewayAdmin, name: str, *, consumer: str | None = None, to: str | None = None) -> Desk:
@@ -40,6 +42,23 @@ def desk_of(admin: GatewayAdmin, name: str, *, consumer: str | None = None, to: 
             cure="leave --to out",
         )
     return HubDesk(admin, job, consumer)
+
+
+def consumers_of(admin: GatewayAdmin, name: str) -> list[str]:
+    """The subscribers of the exception queue of a job, each of which has messages of its own there; none where it is a
+    queue with one consumer, is on a link, or is missing.
+
+    Raises:
+        NotFound: there is no job of that name.
+    """
+    job = lookup.job(admin, name)
+    if job.exception_queue is None or job.propagation_type.from_link:
+        return []
+    try:
+        story = queue_story(admin.hub, job.exception_queue)
+    except GatewayError:  # it was dropped
+        return []
+    return story.consumers if story.queue.multiple_consumers else []
 
 
 def jobs_with_desks(admin: GatewayAdmin) -> list[JobDef]:
