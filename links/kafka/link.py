@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
+    Delivery,
     Destination,
     Direction,
     Endpoint,
@@ -24,6 +26,7 @@ from mgw.links.contract import (
     LinkConfig,
 )
 from mgw.links.header_names import is_documented
+from mgw.links.inspection import Existence
 from mgw.links.kafka import guarantee, probe
 from mgw.links.kafka.connection import client_of, describe
 from mgw.links.kafka.destination import KafkaDestination
@@ -47,6 +50,7 @@ from mgw.transforms.message import Message
 __all__ = ["SPEC", "KafkaLink", "check_client", "open_link"]
 
 
+_LOOK_SECONDS, _LOOK_SLICE = 10.0, 1.0
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ADDRESS = re.compile(r"[^:,\s]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
@@ -213,6 +217,36 @@ class KafkaLink:
             why = "which cannot be read" if unreadable else "which no longer exists"
             removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
         return removed
+
+    # -- set-up -------------------------------------------------------------------------------------------------------
+
+    def find_queue(self, endpoint: Endpoint) -> Existence:
+        """See :class:`mgw.links.inspection.FindsQueues`."""
+        settings, name = self._fresh(), endpoint.provider_queue
+        try:
+            topic = describe(settings, name, "verify", None)
+        except QueueMissing as error:
+            servers = ",".join(settings.servers)
+            made = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {name} --partitions 3"
+            return Existence(False, f"the cluster shows no topic {name} to this user ({error.cause})", made)
+        return Existence(
+            True,
+            f"topic {name} has {len(topic.partitions)} partition(s), the fewest replicas of one are {topic.replicas}",
+        )
+
+    def first_message(self, use: JobUse) -> Delivery | None:
+        """See :class:`mgw.links.inspection.ShowsMessages`: no group is joined, and no position is stored."""
+        source = KafkaSource(self._fresh(), use, self._rules(use), from_start=True)
+        with closing(source):
+            source.connect({})
+            end = use.clock.monotonic() + _LOOK_SECONDS
+            while use.clock.monotonic() < end:
+                batch = source.read(1, _LOOK_SLICE)
+                if batch.deliveries:
+                    return batch.deliveries[0]
+                if (left := source.backlog()) is not None and not left.messages:
+                    return None
+        return None
 
     # -- the exception desk -------------------------------------------------------------------------------------------
 

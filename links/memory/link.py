@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from mgw.links.contract import (
     Check,
+    Delivery,
     Destination,
     Direction,
     Endpoint,
@@ -20,6 +21,7 @@ from mgw.links.contract import (
     LinkConfig,
     Source,
 )
+from mgw.links.inspection import Existence
 from mgw.links.memory.broker import MemoryBroker, MemoryLog
 from mgw.links.memory.connection import MemoryAccess, is_pattern, subscription_name
 from mgw.links.memory.destination import MemoryDestination
@@ -110,6 +112,28 @@ class MemoryLink(MemoryAccess):
         """See :class:`mgw.links.contract.Collects`."""
         self.check_connection("backlog")
         return self.broker.collected(subscription_name(use))
+
+    def find_queue(self, endpoint: Endpoint) -> Existence:
+        """See :class:`mgw.links.inspection.FindsQueues`."""
+        self.check_connection("verify")
+        self.check_login("verify")
+        name, broker = endpoint.provider_queue, self.broker
+        if is_pattern(name):
+            return Existence(True, f"{len(broker.topics(name))} topic(s) of broker {broker.name} match")
+        if not broker.exists(name):
+            made = f"MemoryBroker.get({broker.name!r}).queue({name!r})"
+            return Existence(False, f"broker {broker.name} has no queue, log or topic {name!r}", made)
+        store = broker.find(name)
+        held = "is a topic" if store is None else f"holds {len(store.messages)} message(s)"
+        return Existence(True, f"{name!r} of broker {broker.name} {held}")
+
+    def first_message(self, use: JobUse) -> Delivery | None:
+        """See :class:`mgw.links.inspection.ShowsMessages`."""
+        self.check_connection("read")
+        self.check_login("read")
+        self.find(use.endpoint, Direction.INBOUND)
+        store = self.broker.find(use.endpoint.provider_queue)
+        return Delivery(store.messages[0]) if store is not None and store.messages else None
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """See :meth:`mgw.links.contract.Link.forget`."""

@@ -44,6 +44,7 @@ from mgw.links.contract import (
     Source,
 )
 from mgw.links.header_names import is_documented
+from mgw.links.inspection import Existence
 from mgw.links.listening import listening
 from mgw.links.log_preparation import LogStep, prepared_by
 from mgw.links.mqtt.connection import Session, client_id_of, open_session
@@ -366,6 +367,17 @@ class MqttLink:
         if settings.version < 5 and options["mqtt_envelope"] != "JSON":
             notes.append("headers, correlation and expiration do not travel (MQTT 3.1.1 without MQTT_Envelope = JSON)")
         return GuaranteeReport(level, "; ".join(notes))
+
+    def find_queue(self, endpoint: Endpoint) -> Existence:
+        """See :class:`mgw.links.inspection.FindsQueues`: whether the broker takes such a subscription is asked, too."""
+        session = self._probe()
+        try:
+            self._check_subscriber(session, endpoint, self._options(endpoint)["mqtt_qos"])
+        finally:
+            session.wire.close()
+        return Existence(
+            True, "every topic exists at an MQTT broker, so none has to be created; its access rules decide who uses it"
+        )
 
     def _outbound_promise(self, session: Session, use: JobUse, rules: Outbound) -> tuple[Guarantee, list[str]]:
         """The level, and the first condition that failed."""

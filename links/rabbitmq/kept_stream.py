@@ -29,12 +29,15 @@ _EMPTY_SECONDS: Final = 0.2  # in which a stream that has a message hands it out
 
 
 class KeptStream(ReadBack):
-    """See :class:`mgw.links.reading_back.KeptLog`."""
+    """See :class:`mgw.links.reading_back.KeptLog`; ``bare`` False: messages with the headers of the hop into it."""
 
     identity = ""  # AMQP tells none
 
-    def __init__(self, settings: Settings, use: JobUse, queue: str, rules: Rules, session: Session) -> None:
+    def __init__(
+        self, settings: Settings, use: JobUse, queue: str, rules: Rules, session: Session, *, bare: bool = True
+    ) -> None:
         super().__init__(settings, use, queue, rules, session)
+        self._bare = bare
         self._consumer: str | None = None
         self._last = self._find_end(session)
         self._seen = -1  # offset of the last message that was handed out
@@ -102,7 +105,7 @@ class KeptStream(ReadBack):
         _, redelivered, exchange, key, properties, body = item
         message = self._decoded(properties, body, exchange, key, redelivered)
         offset = _offset_of(message)
-        shown = without_hop(message, exchange=bool(exchange), redelivered=redelivered)
+        shown = without_hop(message, exchange=bool(exchange), redelivered=redelivered) if self._bare else message
         return Held(offset, shown, len(body), LogPlace(_PART, offset, _digest(item, shown)))
 
     def seek(self, offsets: Mapping[int, int]) -> None:

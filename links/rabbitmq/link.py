@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
+    Delivery,
     Destination,
     Direction,
     Domain,
@@ -25,6 +26,7 @@ from mgw.links.contract import (
     Source,
 )
 from mgw.links.header_names import is_documented
+from mgw.links.inspection import Existence
 from mgw.links.listening import listening
 from mgw.links.log_preparation import LogStep
 from mgw.links.options import parse
@@ -36,6 +38,7 @@ from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.exceptions_queue import open_queue
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
 from mgw.links.rabbitmq.held_queue import without_hops
+from mgw.links.rabbitmq.inspection import first_of, found_exchange, found_queue
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
@@ -278,6 +281,28 @@ class RabbitLink:
         queue = self._source_plan(use).queue
         plan = DestinationPlan("", queue, queue, True, options["amqp_maxmessagesize"], rules)
         return RabbitDestination(self._settings, use, plan)
+
+    # -- set-up -------------------------------------------------------------------------------------------------------
+
+    def find_queue(self, endpoint: Endpoint) -> Existence:
+        """See :class:`mgw.links.inspection.FindsQueues`."""
+        exchange, key = _target(endpoint)
+        if exchange:
+            return found_exchange(self._settings, exchange)
+        options = parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
+        queue = endpoint.provider_queue if exchange is None else key or ""
+        if not queue:
+            return Existence(True, "the default exchange is always there; each message names the queue it goes to")
+        return found_queue(self._settings, queue, options["amqp_queuetype"])
+
+    def first_message(self, use: JobUse) -> Delivery | None:
+        """See :class:`mgw.links.inspection.ShowsMessages`."""
+        plan = self._source_plan(use)
+        queue = plan.queue if plan.exchange is None else None
+        try:
+            return first_of(self._settings, use, queue, plan.rules)
+        except QueueMissing as error:
+            raise missing(use, error) from error
 
     def came_from(self, use: JobUse, origin: str) -> bool:
         """See :class:`mgw.links.reading_back.ReadsBack`."""

@@ -30,6 +30,7 @@ from mgw.links.contract import (
     LinkSpec,
     Source,
 )
+from mgw.links.inspection import FindsQueues, ShowsMessages
 from mgw.transforms.errors import AdminError, ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.message import Header, Message, ValueType
 
@@ -809,6 +810,12 @@ class LinkSuite:
                 raised.value
             )
             assert raised.value.number == 434
+        if isinstance(link, FindsQueues):
+            for endpoint in (*pair, *pair):  # to look for one does not make it
+                found = link.find_queue(endpoint)
+                assert not found.exists
+                for text in (found.detail, found.made_by):
+                    assert endpoint.provider_queue.partition("/")[0] in text
 
     def test_wrong_password_is_refused_in_plain_words(self, template: LinkTemplate) -> None:
         link = template.wrong_password()
@@ -872,6 +879,27 @@ class LinkSuite:
             link.check_endpoint(endpoint, direction)
             report = link.verify(use_of(endpoint), direction)
             assert report.note or report.level == "exact"
+            if isinstance(link, FindsQueues):
+                assert link.find_queue(endpoint).exists
+
+    def test_the_first_message_is_shown_and_stays_as_it_was(self, template: LinkTemplate) -> None:
+        link, pair = template.link(), template.pair()
+        if not isinstance(link, ShowsMessages):
+            pytest.skip(f"{template.spec.title}: no message is shown")
+        with both(template, pair) as (reader, writer):
+            reader.settle(reader.source.read(1, 0))
+            shown: list[Message] = []
+            try:
+                assert link.first_message(use_of(pair.source)) is None
+                writer.deliver(*numbered(2))
+                shown += [found.message for _ in "12" if (found := link.first_message(use_of(pair.source)))]
+            except LinkRefused as refusal:
+                assert "without taking" in refusal.what  # noqa: PT017
+                writer.deliver(*numbered(2))
+            first, second = reader.collect(2)
+            assert [body_bytes(each.message) for each in (first, second)] == numbers(2)
+            assert not first.redelivered
+            assert shown in ([], [first.message] * 2)
 
     # -- life of a connection -----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mgw.links.contract import Check, Direction, Endpoint, Guarantee, GuaranteeReport, JobUse, LinkConfig
+from mgw.links.inspection import Existence
 from mgw.links.options import parse
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
 from mgw_spool.destination import SpoolDestination, files_of_job
@@ -84,6 +85,19 @@ class SpoolLink:
         if direction is Direction.OUTBOUND and not self.durable:
             return GuaranteeReport(Guarantee.EXACT_UNLESS_BROKER_CRASH, "the link has durable FALSE")
         return GuaranteeReport(Guarantee.EXACT)
+
+    def find_queue(self, endpoint: Endpoint) -> Existence:
+        """See :class:`mgw.links.inspection.FindsQueues`."""
+        connection = self.connection()
+        try:
+            connection.open()
+            folder = connection.call("verify", lambda: connection.folder(endpoint.provider_queue))
+        except QueueMissing as error:
+            made = f"mkdir '{self.directory}/{endpoint.provider_queue}'"
+            return Existence(False, f"{error.what}: {error.cause}", made)
+        finally:
+            connection.close()
+        return Existence(True, f"folder {folder} is there")
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`mgw.links.contract.Link.check_endpoint`; any queue can be read and written."""

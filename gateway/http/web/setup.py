@@ -15,6 +15,7 @@ from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.changes import ChangesOf
 from mgw.gateway.http.web.forms import Form, done, said
 from mgw.gateway.http.web.rendering import name_in_path, page
+from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.connection_test import Check, test_before
 from mgw.gateway.services.definition_changes import Changes, Invalid
 from mgw.gateway.services.definitions import NOUNS, Definition, find
@@ -32,6 +33,7 @@ from mgw.gateway.services.object_forms import (
     with_errors,
     yaml_of,
 )
+from mgw.gateway.services.queue_checks import QueueCheck, check_queue_before
 from mgw.gateway.services.removal_preview import users_of
 from mgw.gateway.services.typed_secrets import Forgotten, TypedSecrets
 from mgw.transforms.errors import GatewayError
@@ -133,6 +135,7 @@ def _checked(  # noqa: PLR0917
         given, document = changes.checked(section, name, settings)
         outcome = changes.put(section, name, settings, _expected(form), dry_run=True)
         tests = _tests(form, given, document) if section == "links" else None
+        looked = check_queue_before(GatewayAdmin(hub), given, document) if _looks(section, form) else None
     except Invalid as error:
         return _form(request, who, hub, section, kind, form, held=held, kept=kept, wrong=error)
     except GatewayError as error:
@@ -145,9 +148,25 @@ def _checked(  # noqa: PLR0917
         "findings": outcome.findings,
         "yaml": yaml_of(section, given, document),
         "tests": tests,
+        "looked": looked,
         "fields": _carried(form, groups) | {"kept": _typed(request).keep(who, kept)},
     }
     return page(request, "setup-check.html", who, values)
+
+
+@router.post("/foreign_queues/look")
+def look(request: Request, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf) -> Response:
+    """Whether the queue in the form exists: nothing is changed, here or there."""
+    section, kind = "foreign_queues", form.get("kind", "")
+    held = _held(hub, section, form)
+    name, settings = _settings(section, form, _groups(hub, section, form, held), held)
+    try:
+        found = check_queue_before(GatewayAdmin(hub), *changes.checked(section, name, settings))
+    except Invalid as error:
+        return _form(request, who, hub, section, kind, form, held=held, wrong=error)
+    except GatewayError as error:
+        return _form(request, who, hub, section, kind, form, held=held, refused=error)
+    return _form(request, who, hub, section, kind, form, held=held, looked=found)
 
 
 @router.post("/{section}/removal")
@@ -241,6 +260,10 @@ def _tests(form: Mapping[str, str], name: str, document: Any) -> Sequence[Check]
     return test_before(name, document) if form.get("try") else None
 
 
+def _looks(section: str, form: Mapping[str, str]) -> bool:
+    return section == "foreign_queues" and bool(form.get("try"))
+
+
 def _form(  # noqa: PLR0917
     request: Request,
     who: Administrator,
@@ -253,6 +276,7 @@ def _form(  # noqa: PLR0917
     kept: Mapping[str, str] = MappingProxyType({}),
     wrong: Invalid | None = None,
     refused: GatewayError | None = None,
+    looked: QueueCheck | None = None,
 ) -> Response:
     groups = groups_of(hub, section, kind, values, held=held)
     loose: list[Any] = []
@@ -281,6 +305,7 @@ def _form(  # noqa: PLR0917
         "loose": loose,
         "wrong": [entry for group in groups for entry in group.entries if entry.errors],
         "refused_by": refused,
+        "looked": looked,
         "typed": frozenset(kept),
         "kept": _typed(request).keep(who, kept),
     }

@@ -62,8 +62,8 @@
   };
 
   // What comes is a page of its own, such as a preview: it takes the place of this one.
-  const show = async (form, body) => {
-    const answer = await send(form, form.action, {method: "POST", body, headers: {"X-Part": "main"}});
+  const show = async (form, body, address) => {
+    const answer = await send(form, address, {method: "POST", body, headers: {"X-Part": "main"}});
     if (!answer) return;
     const main = document.getElementById("main"), text = await answer.text();
     main.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
@@ -83,7 +83,7 @@
     const form = event.target;
     if (form.matches("[data-log-in]")) { event.preventDefault(); logIn(form); }
     else if (form.matches("[data-act]")) { event.preventDefault(); act(form, event.submitter); }
-    else if (form.matches("[data-page]")) { event.preventDefault(); show(form, new URLSearchParams(new FormData(form))); }
+    else if (form.matches("[data-page]")) { event.preventDefault(); show(form, new URLSearchParams(new FormData(form)), event.submitter?.formAction || form.action); }
   });
 
   document.addEventListener("click", async (event) => {
