@@ -10,7 +10,7 @@ from typing import Any
 from mgw.gateway.aq import Db, Hub, bound_functions, list_functions, list_modules, shown_key
 from mgw.gateway.definitions.objects import TransformationDef
 from mgw.gateway.runtime.conversions import conversion_of, into_queue, rule_of
-from mgw.gateway.runtime.job_setup import setup_of
+from mgw.gateway.runtime.job_setup import LinkEnd, setup_of
 from mgw.gateway.runtime.job_steps import Conversion
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
@@ -44,12 +44,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A mapping; ``name`` is ``job J`` or ``transformation T``."""
+    """A mapping; ``name`` is ``job J`` or ``transformation T``. ``source`` and ``target`` are the foreign ends of a
+    job."""
 
     name: str
     stored: Callable[[Message], Message] | None
     rule: Conversion | None
     change: Conversion
+    source: LinkEnd | None = None
+    target: LinkEnd | None = None
 
     def run(self, message: Message) -> Outcome:
         """What becomes of a message. Never raises for what the message or the mapping is."""
@@ -83,7 +86,7 @@ def of_job(hub: Hub, name: str) -> Trial:
     rule = rule_of(setup)
     stored = into_queue(hub, job.source) if setup.source is None else None
     only_rule = None if rule is None else Conversion(None, rule, None, inbound=True)
-    return Trial(f"job {job.name}", stored, only_rule, replace(change, rule=None))
+    return Trial(f"job {job.name}", stored, only_rule, replace(change, rule=None), setup.source, setup.target)
 
 
 def of_transformation(hub: Hub, name: str) -> Trial:

@@ -82,6 +82,10 @@ def test_from_an_empty_hub_to_a_message_that_arrived(
 
         browser.open("/setup/foreign_queues?kind=office")
         fill(browser, name="orders", provider_queue=queue)
+        browser.find("[formaction$=look]").send_keys(Keys.ENTER)
+        browser.wait_for("It does not exist there", deadline=60)
+        assert f"declare queue name={queue}" in browser.find("#looked").text
+        assert barriers(browser) == []
         submit(browser, "Create foreign queue")
         confirm(browser)
         browser.wait_for("It is in force")
@@ -98,6 +102,16 @@ def test_from_an_empty_hub_to_a_message_that_arrived(
         assert "NOWHERE" in browser.find("#wrong").text
         assert barriers(browser) == []
         fill(browser, destination="ORDERS")
+        browser.find("[formaction$=preview]").send_keys(Keys.ENTER)
+        browser.wait_for("Give one by hand", deadline=60)
+        assert "does not exist in RabbitMQ" in browser.find("#lacking").text
+        browser.find("textarea[name=sample]").send_keys(Keys.HOME)
+        browser.find("form[action$=preview] button").send_keys(Keys.ENTER)
+        browser.wait_for("gets 1 message", deadline=60)
+        assert barriers(browser) == []
+        assert too_wide(browser) == []
+        browser.find("form[action$=form] button").send_keys(Keys.ENTER)
+        browser.wait_for("New job")
         submit(browser, "Create job")
         assert "destination: ORDERS" in browser.find("#yaml").text
         confirm(browser)

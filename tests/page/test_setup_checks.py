@@ -1,4 +1,4 @@
-"""What the set-up of the page looks at before anything is saved: whether a queue exists at its messaging system."""
+"""What the set-up of the page looks at before anything is saved: whether a queue exists, what a message becomes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mgw.gateway.aq import Agent
 from mgw.gateway.services.users import Role, Users
 from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.message import Header, Message, ValueType
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.web import Answer, Caller, serving
 
@@ -75,7 +77,101 @@ def test_rest_tells_it_of_settings_and_of_what_is_registered(
     assert (found["exists"], found["made_by"], found["cure"]) == (True, "", "")
     web.refused(422, "POST", place, {"provider": "shop.orders"})
     users = Users(gateway.hub)
-    users.add("ada", Role.ADMINISTRATOR, "correct horse battery", by="test")
-    users.add("vic", Role.VIEWER, "correct horse battery", by="test")
+    users.add("ada", Role.ADMINISTRATOR, None, by="test")
+    users.add("vic", Role.VIEWER, None, by="test")
     web.headers["Authorization"] = f"Bearer {users.add_token('vic', by='test')[1]}"
     web.refused(403, "POST", place)
+
+
+GROSS = {"set": {"body.gross": "tab.user_data.sum * 2", "header.checked": "1"}}
+
+
+@pytest.fixture
+def ends(gateway: Gateway, broker: MemoryBroker) -> Gateway:
+    """Ends of jobs, and a transformation."""
+    admin = gateway.admin
+    gateway.queue("ORDERS")
+    gateway.queue("NEWS", multiple_consumers=True)
+    gateway.queue("BAD")
+    broker.queue("shop")
+    admin.create_msgsystem_link("far", "RABBITMQ", {"hostname": "nowhere.invalid"})
+    admin.create_msgsystem_link("field", "MQTT", {"hostname": "nowhere.invalid"})
+    admin.register_foreign_queue("shop", "mem")
+    admin.register_foreign_queue("small", "far", options={"AMQP_MaxMessageSize": "20"})
+    admin.register_foreign_queue("sensors", "field")
+    admin.create_transformation("GROSS", "BASIC", "BASIC", GROSS)
+    return gateway
+
+
+OUT = {
+    "name": "ship",
+    "type": "outbound",
+    "source": "ORDERS",
+    "destination": "shop@mem",
+    "transformation": "GROSS",
+    "exception_queue": "BAD",
+}
+
+
+def test_a_job_is_tried_on_the_first_message_of_its_source_which_stays_as_it_was(web: Caller, ends: Gateway) -> None:
+    headers = (Header("n", ValueType.LONG, 2**40), Header("raw", ValueType.RAW, b"\x00\xff"))
+    ends.enqueue("ORDERS", [Message('{"sum": 7}', headers, priority=3, correlation="<i>c</i>")])
+    before = rows(ends)
+    shown = sent(web, "jobs/preview", **OUT)
+    assert "The job reads the first message of queue ORDERS" in shown
+    came = shown.partition('id="came"')[2].partition("</section>")[0]
+    for part in ("shop@mem", "gets 1 message", "gross", "checked", "<i>c</i>", ">3 <", ">long<", ">raw<", "00 ff"):
+        assert part in came, part
+    assert "<code>1099511627776</code>" in came
+    assert b"<i>c" not in web("POST", "/setup/jobs/preview", body=urlencode(OUT).encode(), accept="text/html").body
+    assert rows(ends) == before
+    assert ends.admin.list_jobs() == [], "nothing is saved"
+
+
+def rows(gateway: Gateway) -> list[tuple[object, ...]]:
+    """The messages of the hub as they are stored."""
+    with gateway.hub.read() as conn:
+        return [tuple(row) for row in conn.exec_driver_sql("SELECT * FROM aq_message")]
+
+
+def test_a_message_by_hand_shows_what_the_job_would_do_with_another_one(web: Caller, ends: Gateway) -> None:
+    assert "queue ORDERS holds no message now" in sent(web, "jobs/preview", **OUT)
+    broken = sent(web, "jobs/preview", **OUT, sample="body: no JSON")
+    assert "would go to the exception queue" in broken
+    assert "BAD" in broken.partition("would go to")[2]
+    assert "the message is not YAML" in sent(web, "jobs/preview", **OUT, sample="body: [")
+    shown = sent(web, "jobs/preview", **OUT, sample="body: {sum: 8}\npriority: 2")
+    assert "body: {sum: 8}\npriority: 2</textarea>" in shown, "to be changed and tried again"
+    large = sent(web, "jobs/preview", **{**OUT, "destination": "small@far"}, sample="body: {sum: 1000000}")
+    assert "It cannot take this" in large, "asked of the link, which connects nowhere for it"
+    assert "NOWHERE" in sent(web, "jobs/preview", **{**OUT, "destination": "NOWHERE"}).partition("Not yet")[2]
+
+
+def test_a_message_of_a_messaging_system_is_shown_where_it_need_not_be_taken(
+    web: Caller, ends: Gateway, broker: MemoryBroker
+) -> None:
+    job = {"name": "in", "type": "inbound", "source": "shop@mem", "destination": "ORDERS", "transformation": "GROSS"}
+    assert "shop@mem holds no message now" in sent(web, "jobs/preview", **job)
+    broker.put("shop", Message('{"sum": 7}'))
+    shown = sent(web, "jobs/preview", **job)
+    assert "The job reads the first message of shop@mem" in shown
+    assert "gross" in shown.partition('id="came"')[2]
+    assert broker.queue("shop").ready == 1
+    untaken = sent(web, "jobs/preview", **{**job, "source": "sensors@field"})
+    assert "a link of type MQTT shows no message without taking it" in untaken
+    assert "Give one by hand" in untaken
+    users = Users(ends.hub)
+    users.add("ada", Role.ADMINISTRATOR, None, by="test")
+    users.add("otto", Role.OPERATOR, None, by="test")
+    web.headers["Authorization"] = f"Bearer {users.add_token('otto', by='test')[1]}"
+    assert web("POST", "/setup/jobs/preview", body=urlencode(job).encode()).status == 403
+
+
+def test_what_subscribers_of_a_queue_have_yet_to_read_is_shown_too(web: Caller, ends: Gateway) -> None:
+    ends.queues.add_subscriber("NEWS", Agent("READER"))
+    ends.enqueue("NEWS", [Message('{"sum": 9}')])
+    shown = sent(web, "jobs/preview", **OUT | {"source": "NEWS", "rule": "tab.user_data.sum > 5"})
+    assert "gets 1 message" in shown
+    assert "<code>1</code>" in shown.partition('id="came"')[2], "header checked"
+    shown = sent(web, "jobs/preview", **OUT | {"source": "NEWS", "rule": "tab.user_data.sum > 9"})
+    assert "filtered by the rule" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -16,11 +17,13 @@ from mgw.gateway.http.rest.changes import ChangesOf
 from mgw.gateway.http.web.forms import Form, done, said
 from mgw.gateway.http.web.rendering import name_in_path, page
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.bodies import body_view
 from mgw.gateway.services.connection_test import Check, test_before
 from mgw.gateway.services.definition_changes import Changes, Invalid
 from mgw.gateway.services.definitions import NOUNS, Definition, find
 from mgw.gateway.services.expected import Expected
 from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.mapping_preview import preview
 from mgw.gateway.services.object_forms import (
     OFFERED,
     Group,
@@ -36,7 +39,7 @@ from mgw.gateway.services.object_forms import (
 from mgw.gateway.services.queue_checks import QueueCheck, check_queue_before
 from mgw.gateway.services.removal_preview import users_of
 from mgw.gateway.services.typed_secrets import Forgotten, TypedSecrets
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = ["router"]
 
@@ -167,6 +170,32 @@ def look(request: Request, form: Form, hub: HubOf, who: Administrator, changes: 
     except GatewayError as error:
         return _form(request, who, hub, section, kind, form, held=held, refused=error)
     return _form(request, who, hub, section, kind, form, held=held, looked=found)
+
+
+@router.post("/jobs/preview")
+def preview_page(request: Request, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf) -> Response:
+    """What the destination of the job in the form would get: nothing is changed, stored or sent."""
+    section = "jobs"
+    held = _held(hub, section, form)
+    groups = _groups(hub, section, form, held)
+    name, settings = _settings(section, form, groups, held)
+    values: dict[str, Any] = {"name": name, "wrong": None, "fields": _carried(form, groups)}
+    try:
+        job, document = changes.checked(section, name, settings)
+        try:
+            shown = preview(hub, job, document, form.get("sample") or None)
+        except ConfigInvalid as error:  # the sample is no message
+            if not form.get("sample"):
+                raise
+            shown = replace(preview(hub, job, document), sample=form["sample"])
+            values["wrong"] = error
+    except Invalid as error:
+        return _form(request, who, hub, section, "", form, held=held, wrong=error)
+    except GatewayError as error:
+        return _form(request, who, hub, section, "", form, held=held, refused=error)
+    views = [body_view(each.body) for each in shown.outcome.messages] if shown.outcome else []
+    given = body_view(shown.outcome.given.body) if shown.outcome else None
+    return page(request, "setup-preview.html", who, values | {"shown": shown, "views": views, "given_view": given})
 
 
 @router.post("/{section}/removal")
