@@ -39,6 +39,7 @@ headers:
   tenant: a
 correlation: c1
 """
+_OF_THE_HUB = ("enqueue_time", "attempts", "sender_name", "sender_address")  # nobody writes these
 _LONGEST = 16 * 1024  # bytes of a body that is written out to be changed
 
 _Model = TypeVar("_Model")
@@ -180,6 +181,8 @@ def _written(message: Message | None) -> str:
         return _SAMPLE
     try:
         values = written(message)
+        for each in _OF_THE_HUB:
+            values.pop(each, None)
         if isinstance(values.get("body"), str) and "\n" in values["body"]:
             values["body"] = LiteralScalarString(values["body"])
         text = StringIO()

@@ -68,5 +68,5 @@ def _asked(admin: GatewayAdmin, asked: Endpoint) -> QueueCheck:
     except LinkError as error:
         detail = hidden("; ".join(filter(None, (error.what, error.cause))))
         return QueueCheck(asked.full_name, None, detail, cure=hidden(error.cure))
-    cure = "" if found.exists else "create it, or correct provider_queue; the gateway creates none"
+    cure = "" if found.exists else "correct provider_queue, or create it there: the gateway does not"
     return QueueCheck(asked.full_name, found.exists, found.detail, found.made_by, cure)

@@ -128,6 +128,7 @@ def test_a_test_message_is_enqueued_and_its_life_is_told(moving: Moving, at: Bro
 
 def test_messages_are_found_by_condition_and_a_wrong_one_is_explained(moving: Moving, at: Browser) -> None:
     at.open("/queues/SHIPPED")
+    assert max(int(each.size["height"]) for each in at.all(".id")) < 25, "each id in one line"
     at.find("input[name=condition]").send_keys("tab.user_data.order = 7")
     eventually(lambda: len(at.all("#messages tbody tr")) == 1, what="one message")
     field = at.find("input[name=condition]")
