@@ -9,6 +9,7 @@ from typing import Any
 
 from mgw.gateway.aq import QueueRef, RuleFunction
 from mgw.gateway.definitions.job_words import LEAVING
+from mgw.gateway.definitions.outbound import OutboundSchedule
 from mgw.links.contract import Domain, Endpoint, Guarantee, LinkConfig
 
 __all__ = [
@@ -202,6 +203,7 @@ class JobDef:
     resets: int = 0  # how often it was reset; not part of what a running job depends on
     old_style: bool = False  # made by ADD_SUBSCRIBER and SCHEDULE_PROPAGATION (AQ guide 12.2 §19.6)
     schedule: str | None = None  # name of its schedule; None: it has none, is no job and not enabled
+    outbound: OutboundSchedule | None = None  # made by the older SCHEDULE_PROPAGATION, of DBMS_HQADM
 
     @property
     def subscriber(self) -> str:
@@ -232,6 +234,15 @@ class JobDef:
     def uses_link(self, name: str) -> bool:
         """Whether it reads from that link or writes to it."""
         return key(name) in {key(self.source_link), key(self.target_link)}
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to move messages now: it is enabled, and the window of its schedule is open."""
+        return self.enabled and (self.outbound is None or self.outbound.is_open(now))
+
+    @property
+    def latency(self) -> float:
+        """For how many seconds nothing is sent after its source was found empty; 0: a message wakes the job."""
+        return 0.0 if self.outbound is None else self.outbound.latency
 
     @property
     def poll_seconds(self) -> float:

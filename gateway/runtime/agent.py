@@ -47,6 +47,7 @@ from mgw.gateway.runtime.state_dump import agent_lines
 from mgw.gateway.runtime.stuck import StuckWatch
 from mgw.gateway.runtime.taps import Taps
 from mgw.gateway.runtime.timekeeping import events_of
+from mgw.gateway.runtime.windows import Windows
 from mgw.gateway.runtime.workers.pool import Order, Pool
 from mgw.gateway.runtime.workers.remote import RemoteJob
 from mgw.gateway.state import catalog, lease, run_state
@@ -112,6 +113,7 @@ class Agent:
         self._stuck = StuckWatch(self._journalist)
         self._taps = Taps(hub, secrets, clock)
         self._measures = Measures()
+        self._windows = Windows(hub)
         self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins next to it
 
     # ----------------------------------------------------------------------------------------------------- life cycle
@@ -252,7 +254,7 @@ class Agent:
         """Take over changed definitions; called twice a second by the supervisor."""
         with self._using_hub("reading"), self._hub.read() as conn:
             version = catalog.change_version(conn)
-        retry_chores = self._idle_jobs.due
+        retry_chores = self._idle_jobs.due or self._windows.due(self._clock.now())
         changed = self._snapshot is None or version != self._snapshot.version
         refused = self._pool is not None and self._pool.refusals != self._refusals
         if not (changed or retry_chores or refused) and all(self._runners[job_id].alive for job_id in self._leaving):
@@ -287,6 +289,14 @@ class Agent:
     # ----------------------------------------------------------------------------------------------------- definitions
 
     def _load(self) -> Snapshot:
+        snapshot = self._read()
+        now = self._clock.now()
+        if self._windows.move(snapshot.jobs.values(), key(self.name), self._lease.token, now):
+            snapshot = self._read()
+        self._windows.keep(snapshot.jobs.values(), now)
+        return snapshot
+
+    def _read(self) -> Snapshot:
         with self._hub.read() as conn:
             return catalog.load_snapshot(conn, self.name, self._secrets)
 
@@ -347,7 +357,7 @@ class Agent:
     def _wanted(self, snapshot: Snapshot) -> Mapping[int, JobSetup]:
         wanted = {}
         for job in snapshot.jobs.values():
-            if not job.enabled or job.status not in {JobStatus.READY, JobStatus.RETRY}:
+            if not job.is_due(self._clock.now()) or job.status not in {JobStatus.READY, JobStatus.RETRY}:
                 continue
             if self._idle_jobs.keeps_back(job):
                 continue

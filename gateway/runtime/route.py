@@ -206,7 +206,7 @@ class Route:
         room = 0 if self._left or size == 1 else self._room()
         if source.awaited is None or room <= 0:
             if not source.reads:
-                destination.wait(wait)
+                destination.wait(min(wait, source.rest or wait))
             self._due = True
             return False
         plan = partial(source.plan, sequence=self._sequence, size=size, room=room, completes=True)

@@ -13,6 +13,7 @@ from mgw.gateway.aq import FLAG_CHECK as FLAG
 from mgw.gateway.aq import add_checks
 from mgw.gateway.aq import one_of_check as one_of
 from mgw.gateway.definitions.job_words import ACTIVITIES, LEAVING
+from mgw.gateway.definitions.outbound import MAX_PROTOCOL, MIN_PROTOCOL
 from mgw.gateway.definitions.roles import ROLES
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ledger",
     "link",
     "metadata",
+    "outbound_schedule",
     "parked",
     "plan",
     "position",
@@ -183,6 +185,23 @@ schedule = sa.Table(
     sa.Column("latency", _time),  # seconds, NULL = default
     sa.Column("enabled", sa.Integer, nullable=False),
     sa.UniqueConstraint("propagation_type", "source_key", "destination_key", name="gw_schedule_triplet"),
+)
+
+#: Schedules of the older gateway (DBMS_HQADM), each of the job that it made.
+outbound_schedule = sa.Table(
+    "gw_outbound_schedule",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    sa.Column("protocol", sa.Integer, nullable=False),
+    sa.Column("latency", _time, nullable=False),  # seconds
+    sa.Column("start_time", _time, nullable=False),
+    sa.Column("duration", _time),  # seconds, NULL: the window stays open
+    sa.Column("next_time", sa.Text),
+    sa.Column("exception_queue", sa.Text, nullable=False),
+    sa.Column("window_begin", _time, nullable=False),  # of the window that is open, opens next or was the last
+    sa.CheckConstraint(f"protocol BETWEEN {MIN_PROTOCOL} AND {MAX_PROTOCOL}", name="gw_outbound_schedule_protocol"),
+    sa.CheckConstraint("latency >= 0", name="gw_outbound_schedule_latency"),
+    sa.CheckConstraint("duration IS NULL OR duration > 0", name="gw_outbound_schedule_duration"),
 )
 
 job_state = sa.Table(

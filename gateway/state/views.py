@@ -16,6 +16,7 @@ from mgw.gateway.aq import one_of_check as one_of
 from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.link_views import link_views, shown_attributes
 from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
+from mgw.gateway.state.outbound_view import outbound_columns
 from mgw.gateway.state.view_dialects import POSTGRESQL, SQLITE, Dialect
 from mgw.links.contract import LinkSpec
 
@@ -251,6 +252,10 @@ def _schedules(_: Dialect) -> tuple[dict[str, str], str]:
     }, f"({of_job} WHERE schedule_key IS NOT NULL UNION ALL {alone}) j"
 
 
+def _outbound_schedules(d: Dialect) -> tuple[dict[str, str], str]:
+    return outbound_columns(d, _BACKLOG), f"{_JOBS_AND_QUEUES} JOIN gw_outbound_schedule o ON o.job_id = j.id"
+
+
 def _events(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "EVENT_ID": "v.id",
@@ -401,6 +406,7 @@ _VIEWS = {
     "MGW_JOBS": _jobs,
     "MGW_SUBSCRIBERS": _subscribers,
     "MGW_SCHEDULES": _schedules,
+    "DBA_OUTBOUND_SCHEDULES": _outbound_schedules,
     "MGW_TRANSFORMATIONS": _transformations,
     "MGW_MODULES": _modules,
     "MGW_RULE_FUNCTIONS": _rule_functions,

@@ -86,6 +86,11 @@ class SourceEnd:
     awaited: int | None = None  # id of the queue of the hub whose messages it plans
 
     @property
+    def rest(self) -> float:
+        """Seconds for which nothing is planned yet, as the latency of its schedule asks; 0: it may be."""
+        return 0.0
+
+    @property
     def patient(self) -> bool:
         """Whether ``read`` waits for messages by itself, and keeps all connections alive."""
         return False

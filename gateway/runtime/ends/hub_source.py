@@ -77,13 +77,15 @@ class HubSource(SourceEnd):
         self._exception_name = exception_queue
         self._look = True  # something may be there
         self._looked = float("-inf")
+        self._latency = context.job.latency
+        self._rests_until = float("-inf")  # monotonic: it found nothing, and takes nothing before that
 
     def load(self) -> tuple[JobRow, Sequence[Planned]]:
         """Run state and plans of the job."""
         context = self._context
         with context.hub.read() as conn:
             queue = self.queue = transfer.resolve(conn, self.queue_name)
-            self.awaited = queue.id
+            self.awaited = None if self._latency else queue.id  # no other route plans its messages then
             self.consumer = context.job.subscriber if queue.multiple_consumers else None
             self.exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
             row = run_state.job_row(conn, context.job.id)
@@ -182,12 +184,17 @@ class HubSource(SourceEnd):
         flight.refused.append(transfer.Claimed(message_id, original))
         flight.reasons[message_id] = str(failure)
 
+    @property
+    def rest(self) -> float:
+        """See :attr:`mgw.gateway.runtime.ends.contract.SourceEnd.rest`."""
+        return max(0.0, self._rests_until - self._context.clock.monotonic()) if self._latency else 0.0
+
     def plans(self, room: int) -> bool:
         """Whether there may be something to plan."""
         context, now = self._context, self._context.clock.monotonic()
-        if room <= 0:
+        if room <= 0 or self.rest:
             return False
-        if self._look or context.resting is None or now - self._looked >= _LOOK_SECONDS:
+        if self._look or self._latency or context.resting is None or now - self._looked >= _LOOK_SECONDS:
             return True
         return not context.resting.has(self.queue.id, context.job.poll_seconds * _FRESH)
 
@@ -196,7 +203,7 @@ class HubSource(SourceEnd):
         limit = min(room, size * PLANS_PER_CLAIM if size > 1 else 1)
         if limit > size:
             limit -= limit % size  # no small plan for the rest of the room
-        if limit <= 0:
+        if limit <= 0 or self.rest:
             return []
         planned: list[Planned] = []
         self._look, self._looked = False, self._context.clock.monotonic()  # what comes from now on sets it again
@@ -205,6 +212,8 @@ class HubSource(SourceEnd):
             batch = claimed[start : start + size]
             number = sequence + 1 + start // size
             planned.append(Planned(Plan(number, tuple(entry.id for entry in batch)), batch))
+        if self._latency and not planned:
+            self._rests_until = self._looked + self._latency
         if planned:
             context = self._context
             self._look = True

@@ -18,6 +18,7 @@ from mgw.gateway.services.admin.agents import AgentProcedures
 from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora, Overtaken
 from mgw.gateway.services.admin.job_removal import FORCE, NO_FORCE
 from mgw.gateway.services.admin.log_preparation import Preparation, PreparationProcedures
+from mgw.gateway.services.admin.outbound_procedures import OutboundProcedures
 from mgw.gateway.services.admin.queues import QueueProcedures
 from mgw.gateway.services.admin.schedule_procedures import ScheduleProcedures
 from mgw.gateway.services.admin.subscriber_procedures import SubscriberProcedures
@@ -63,6 +64,7 @@ class GatewayAdmin(
     TransformationProcedures,
     SubscriberProcedures,
     ScheduleProcedures,
+    OutboundProcedures,
 ):
     """All procedures on one hub; may be used by several threads."""
 

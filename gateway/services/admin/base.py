@@ -43,6 +43,10 @@ OptionalText: TypeAlias = str | NoChange | None
 class Ora(IntEnum):
     """Numbers of :class:`~mgw.transforms.errors.AdminError` (database error reference, ORA-32800 to 32856)."""
 
+    HQ_ADDRESS = 20001  # the four of DBMS_HQADM, MQSeries gateway guide 9.2 ch. 11
+    HQ_NOT_RAW = 20002
+    HQ_INTERFACE = 20003
+    HQ_IN_PROGRESS = 20004
     INVALID_VALUE = 32801
     VALUE_MUST_BE = 32802
     NOT_ALTERABLE = 32803

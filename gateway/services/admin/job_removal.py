@@ -57,10 +57,10 @@ class JobRemoval(Administration):
             True when the job is gone, False when it is DELETE_PENDING.
 
         Raises:
-            AdminError: ORA-32855; ORA-32801 messages wait for it.
+            AdminError: ORA-32855; ORA-32801 messages wait for it, or a schedule of DBMS_HQADM made it.
         """
         return self._take_away(
-            lambda conn: self.need_job(conn, job_name),
+            lambda conn: _of_no_schedule(self.need_job(conn, job_name)),
             JobStatus.DELETE_PENDING,
             force=force,
             move_to=move_to,
@@ -75,8 +75,12 @@ class JobRemoval(Administration):
         force: bool,
         move_to: str | None,
         drop_messages: bool,
+        also: Callable[[sa.Connection, JobDef], None] | None = None,
     ) -> bool:
-        """Remove a job, or (``mark`` SUBSCRIBER_DELETE_PENDING) the subscriber alone: its schedule stays."""
+        """Remove a job, or (``mark`` SUBSCRIBER_DELETE_PENDING) the subscriber alone: its schedule stays.
+
+        ``also``: what else is removed, in the transaction that ends its subscription.
+        """
         with self.hub.read() as conn:
             job = find(conn)
         there = Held(0) if force or job.status.leaving else self._collected(job)
@@ -93,6 +97,8 @@ class JobRemoval(Administration):
             job = find(conn)
             if not job.status.leaving or force:
                 self._end_subscription(conn, job, there, mark, force=force or drop_messages, move_to=move_to)
+                if also is not None:
+                    also(conn, job)
             if force:
                 self._remove(conn, job, mark)
                 return True
@@ -141,6 +147,7 @@ class JobRemoval(Administration):
         ``there``: what goes with its subscription in a foreign system.
         """
         kind = "job" if mark is JobStatus.DELETE_PENDING else "subscriber"
+        kind = kind if job.outbound is None else "outbound schedule"
         seen = look(conn, kind, job.name, self.secrets)
         queue = subscribers.source_queue(conn, job)
         held = there
@@ -153,7 +160,7 @@ class JobRemoval(Administration):
         moved_to = move_to if queue is not None and held.messages else None
         before, _ = changes(seen, None)
         version = catalog.change_version(conn) + 1  # which this transaction makes of it
-        removal = Removal(_ACTIONS[mark], name, held, moved_to, kind, before)
+        removal = Removal(f"remove {kind}", name, held, moved_to, kind, before)
         record(QueueAdmin(self.hub, conn), conn, removal, version=version)
 
     def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
@@ -233,3 +240,19 @@ def _foreign_names(job: JobDef) -> list[tuple[str, Direction]]:
     kind = job.propagation_type
     ends = [(job.source, Direction.INBOUND)] if kind.from_link else []
     return [*ends, (job.destination, Direction.OUTBOUND)] if kind.to_link else ends
+
+
+def _of_no_schedule(job: JobDef) -> JobDef:
+    """A job that goes alone: that of a schedule of DBMS_HQADM goes with it, and with its exception queue.
+
+    Raises:
+        AdminError: ORA-32801.
+    """
+    if job.outbound is None:
+        return job
+    raise AdminError(
+        f"job {job.name} cannot be removed",
+        number=Ora.INVALID_VALUE,
+        cause="a schedule of DBMS_HQADM made it, and removes it",
+        cure=f"mgw outbound-schedules remove {job.source} {job.destination} (hq_unschedule_propagation)",
+    )

@@ -164,6 +164,7 @@ class JobProcedures(JobRemoval):
         self, conn: sa.Connection, old: JobDef, changes: Mapping[str, Any], options: Mapping[str, Any] | None
     ) -> JobDef:
         new = replace(old, **changes)
+        _check_scheduled(old, new)
         ends = resolve_ends(self, conn, new)
         new = replace(new, options=job_options(new, _specs(ends), options, old.options))
         check_options(new, ends)
@@ -247,6 +248,22 @@ class JobProcedures(JobRemoval):
     def _set_enabled(self, job_name: str, *, enabled: bool) -> None:
         with self.change("job", job_name, "enable" if enabled else "disable") as conn:
             catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
+
+
+def _check_scheduled(old: JobDef, new: JobDef) -> None:
+    """What belongs to a schedule of DBMS_HQADM stays as that made it.
+
+    Raises:
+        AdminError: ORA-32803.
+    """
+    kept = [name for name in ("exception_queue", "poll_interval") if getattr(old, name) != getattr(new, name)]
+    if old.outbound is not None and kept:
+        raise AdminError(
+            f"job {old.name}: {kept[0]} cannot be altered",
+            number=Ora.NOT_ALTERABLE,
+            cause="a schedule of DBMS_HQADM made the job, and it belongs to the schedule",
+            cure="remove the schedule (mgw outbound-schedules remove), and create it again",
+        )
 
 
 def check_name_length(kind: str, name: str) -> None:

@@ -19,7 +19,7 @@ __all__ = ["RENEWED", "SECRETS", "Seen", "changes", "look"]
 #: Keys of an entry: which secrets the object has, and which of them are others than before.
 SECRETS, RENEWED = "secrets", "renewed"
 #: Of a job: not what somebody defined, or only a name of its schedule.
-_RUN_STATE = ("id", "status", "resets", "agent", "link", "old_style", "schedule")
+_RUN_STATE = ("id", "status", "resets", "agent", "link", "old_style", "schedule", "outbound")
 _OF_SCHEDULE = ("enabled", "poll_interval", "require_guarantee", "comments")  # not of a subscriber
 
 
@@ -45,8 +45,8 @@ def look(conn: sa.Connection, kind: str, name: str, secrets: Secrets) -> Seen | 
     """An object as it is now; None: there is none, or its removal was asked for.
 
     Args:
-        kind: ``agent``, ``link``, ``foreign queue``, ``transformation``, ``job``, ``subscriber``, ``schedule``; of
-            others there is nothing to see.
+        kind: ``agent``, ``link``, ``foreign queue``, ``transformation``, ``job``, ``subscriber``, ``schedule``,
+            ``outbound schedule``; of others there is nothing to see.
     """
     seen = _LOOKS.get(kind)
     return None if seen is None else seen(conn, name, secrets)
@@ -134,6 +134,14 @@ def _schedule(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
     return None if schedule is None else Seen(asdict(schedule))
 
 
+def _outbound_schedule(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
+    job = catalog.get_job(conn, name)
+    if job is None or job.status.leaving or job.outbound is None:
+        return None
+    values = {each: value for each, value in asdict(job.outbound).items() if each != "window"}
+    return Seen({"name": job.name, "queue_name": job.source, "destination": job.destination} | values)
+
+
 _LOOKS: dict[str, Callable[[sa.Connection, str, Secrets], Seen | None]] = {
     "agent": _agent,
     "link": _link,
@@ -142,4 +150,5 @@ _LOOKS: dict[str, Callable[[sa.Connection, str, Secrets], Seen | None]] = {
     "job": _job,
     "subscriber": _subscriber,
     "schedule": _schedule,
+    "outbound schedule": _outbound_schedule,
 }

@@ -59,6 +59,13 @@ from mgw.gateway.state.catalog.links import (
     list_links,
     update_link,
 )
+from mgw.gateway.state.catalog.outbound import (
+    OUTBOUND_PREFIX,
+    delete_outbound_schedule,
+    insert_outbound_schedule,
+    last_outbound_number,
+    set_window,
+)
 from mgw.gateway.state.catalog.schedules import (
     delete_schedule,
     find_schedule,
@@ -95,6 +102,7 @@ from mgw.gateway.state.catalog.transformations import (
 __all__ = [
     "CHANGE_CHANNEL",
     "ENCRYPTED",
+    "OUTBOUND_PREFIX",
     "AgentOption",
     "AgentState",
     "Tap",
@@ -110,6 +118,7 @@ __all__ = [
     "delete_foreign_queue",
     "delete_job",
     "delete_link",
+    "delete_outbound_schedule",
     "delete_schedule",
     "delete_tap",
     "delete_taps_before",
@@ -128,6 +137,7 @@ __all__ = [
     "insert_foreign_queue",
     "insert_job",
     "insert_link",
+    "insert_outbound_schedule",
     "insert_schedule",
     "insert_tap",
     "insert_transformation",
@@ -135,6 +145,7 @@ __all__ = [
     "jobs_of_source",
     "jobs_with_transformations",
     "keep_tapped",
+    "last_outbound_number",
     "list_agent_options",
     "list_agents",
     "list_foreign_queues",
@@ -156,6 +167,7 @@ __all__ = [
     "set_agent_state",
     "set_job_schedule",
     "set_job_status",
+    "set_window",
     "subscriber_of_triplet",
     "take_plans",
     "update_agent",

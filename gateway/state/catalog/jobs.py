@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key
 from mgw.gateway.state import tables as t
+from mgw.gateway.state.catalog.outbound import OUTBOUND_COLUMNS, outbound_of
 from mgw.gateway.state.catalog.text import compact
 from mgw.links.contract import Guarantee
 
@@ -146,10 +147,12 @@ def _jobs() -> sa.Select[Any]:
             t.link.c.name.label("link_name"),
             t.job_state.c.status.label("status"),
             t.job_state.c.resets.label("resets"),
+            *OUTBOUND_COLUMNS,
         )
         .join(t.agent, t.agent.c.name_key == t.job.c.agent_key)
         .outerjoin(t.link, t.link.c.name_key == t.job.c.link_key)
         .join(t.job_state, t.job_state.c.job_id == t.job.c.id)
+        .outerjoin(t.outbound_schedule, t.outbound_schedule.c.job_id == t.job.c.id)
     )
 
 
@@ -191,6 +194,7 @@ def _job(row: sa.Row[Any]) -> JobDef:
         resets=row.resets,
         old_style=bool(row.old_style),
         schedule=row.schedule,
+        outbound=outbound_of(row),
     )
 
 

@@ -287,6 +287,27 @@ def _progress(changes: Changes) -> None:
     changes.replace_check("gw_job_history", "gw_job_history_activity", f"activity IN ({known})")
 
 
+def _outbound_schedules(changes: Changes) -> None:
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    changes.db.run(
+        f"""CREATE TABLE gw_outbound_schedule (
+        job_id {"BIGINT" if changes.postgresql else "INTEGER"} NOT NULL,
+        protocol INTEGER NOT NULL,
+        latency {moment} NOT NULL,
+        start_time {moment} NOT NULL,
+        duration {moment},
+        next_time TEXT,
+        exception_queue TEXT NOT NULL,
+        window_begin {moment} NOT NULL,
+        PRIMARY KEY (job_id),
+        CONSTRAINT gw_outbound_schedule_protocol CHECK (protocol BETWEEN 128 AND 255),
+        CONSTRAINT gw_outbound_schedule_latency CHECK (latency >= 0),
+        CONSTRAINT gw_outbound_schedule_duration CHECK (duration IS NULL OR duration > 0),
+        FOREIGN KEY(job_id) REFERENCES gw_job (id) ON DELETE CASCADE
+    )"""
+    )
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -305,4 +326,5 @@ STEPS = (
     Step(16, "MGW_AUDIT shows every change of administration, and the generation that it belongs to", _views),
     Step(17, "subscribers and schedules of the old style; MGW_SUBSCRIBERS, MGW_SCHEDULES", _schedules),
     Step(18, "jobs tell that a limit blocks them, or that they drain; MGW_JOBS has ACTIVITY_REASON", _progress),
+    Step(19, "schedules of the older gateway (DBMS_HQADM); DBA_OUTBOUND_SCHEDULES shows them", _outbound_schedules),
 )

@@ -1,0 +1,98 @@
+"""Schedules of the older gateway (DBMS_HQADM): their protocols, and the windows in which they propagate.
+
+A window opens at its beginning and closes ``duration`` seconds later; then ``next_time`` says when the next one opens,
+with the end of the window as its SYSDATE, so that windows do not drift. Without a duration it stays open, without
+``next_time`` it is the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mgw.transforms.language.dates import date_of
+
+__all__ = [
+    "DEFAULT_LATENCY",
+    "KAFKA_OUTBOUND",
+    "MAX_PROTOCOL",
+    "MIN_PROTOCOL",
+    "MQSERIES_OUTBOUND",
+    "MQTT_OUTBOUND",
+    "PROTOCOL_TYPES",
+    "RABBITMQ_OUTBOUND",
+    "OutboundSchedule",
+    "protocol_name",
+]
+
+DEFAULT_LATENCY = 60.0  # seconds, MQSeries gateway guide 9.2 ch. 11
+MIN_PROTOCOL, MAX_PROTOCOL = 128, 255  # those that AQ leaves to others
+
+MQSERIES_OUTBOUND: Final = 128  # of the calls that are moved here; the link says which messaging system it is
+RABBITMQ_OUTBOUND: Final = 129
+KAFKA_OUTBOUND: Final = 130
+MQTT_OUTBOUND: Final = 131
+#: The type of link that each protocol stands for; None: any.
+PROTOCOL_TYPES: Mapping[int, str | None] = {
+    MQSERIES_OUTBOUND: None,
+    RABBITMQ_OUTBOUND: "RABBITMQ",
+    KAFKA_OUTBOUND: "KAFKA",
+    MQTT_OUTBOUND: "MQTT",
+}
+
+_MOST_WINDOWS = 10_000  # that are reckoned one by one after an agent was down; then the next is reckoned from now
+
+
+def protocol_name(number: int) -> str:
+    """The name of the constant, or the number."""
+    return f"{PROTOCOL_TYPES[number] or 'MQSERIES'}_OUTBOUND" if number in PROTOCOL_TYPES else str(number)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundSchedule:
+    """What a schedule says of its job. Times are epoch seconds."""
+
+    protocol: int
+    latency: float  # seconds; 0: a message is sent as soon as it is there
+    start_time: float
+    duration: float | None  # seconds; None: the window stays open
+    next_time: str | None
+    exception_queue: str  # made with the schedule
+    window: float  # beginning of the window that is open, opens next or was the last
+
+    @property
+    def end(self) -> float | None:
+        """When the window closes; None: never."""
+        return None if self.duration is None else self.window + self.duration
+
+    def is_open(self, now: float) -> bool:
+        """Whether messages are propagated."""
+        return self.window <= now and (self.end is None or now < self.end)
+
+    def edge(self, now: float) -> float | None:
+        """When that changes next, as far as is known."""
+        if now < self.window:
+            return self.window
+        return self.end if self.is_open(now) else None
+
+    def following(self) -> float | None:
+        """Beginning of the next window; None: there is none.
+
+        Raises:
+            ExpressionInvalid: ``next_time`` has no value.
+        """
+        return None if self.end is None or self.next_time is None else date_of(self.next_time, self.end)
+
+    def moved(self, now: float) -> OutboundSchedule:
+        """With the window that is open or opens next, after those that have ended; or with its last one.
+
+        Raises:
+            ExpressionInvalid: ``next_time`` has no value.
+        """
+        found = self
+        for _ in range(_MOST_WINDOWS):
+            if found.end is None or now < found.end or (begin := found.following()) is None:
+                return found
+            found = replace(found, window=max(begin, found.end))
+        return replace(found, window=max(now, date_of(self.next_time or "SYSDATE", now)))

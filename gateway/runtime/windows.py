@@ -1,0 +1,60 @@
+"""When the windows of schedules open and close (DBMS_HQADM): an agent runs their jobs in windows alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.definitions.outbound import OutboundSchedule
+from mgw.gateway.state import catalog, lease
+from mgw.transforms.errors import GatewayError
+
+__all__ = ["Windows"]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+
+class Windows:
+    """Of one agent."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._edge = float("inf")  # epoch seconds
+
+    def due(self, now: float) -> bool:
+        """Whether a window has opened or closed since the last :meth:`keep`."""
+        return now >= self._edge
+
+    def keep(self, jobs: Iterable[JobDef], now: float) -> None:
+        """From these jobs on, know when the next window opens or closes."""
+        edges = [job.outbound.edge(now) for job in jobs if job.outbound is not None]
+        self._edge = min((edge for edge in edges if edge is not None), default=float("inf"))
+
+    def move(self, jobs: Iterable[JobDef], agent_key: str, token: int, now: float) -> bool:
+        """Store the next window of every schedule whose window has ended; whether there was one.
+
+        Raises:
+            LeaseLost: another process owns the agent.
+            HubError: it could not be written.
+        """
+        moved = [
+            (job.id, found)
+            for job in jobs
+            if job.outbound is not None and (found := _moved(job.name, job.outbound, now)) != job.outbound
+        ]
+        if moved:
+            with self._hub.write() as conn:
+                lease.check_owner(conn, agent_key, token)
+                for job_id, schedule in moved:
+                    catalog.set_window(conn, job_id, schedule)
+        return bool(moved)
+
+
+def _moved(name: str, schedule: OutboundSchedule, now: float) -> OutboundSchedule:
+    try:
+        return schedule.moved(now)
+    except GatewayError as error:
+        _LOGGER.error("schedule of job %s has no other window: %s", name, error)
+        return schedule
