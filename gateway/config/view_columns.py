@@ -17,8 +17,8 @@ VIEW_TEXTS = {
     "MGW_SUBSCRIBERS": "Subscribers: that of each job, and those that ADD_SUBSCRIBER made and that have no schedule.",
     "MGW_SCHEDULES": "Schedules: that of each job, and those that SCHEDULE_PROPAGATION made and that have no "
     "subscriber.",
-    "DBA_OUTBOUND_SCHEDULES": "Schedules of the older gateway (`mgw outbound-schedules`, DBMS_HQADM), each with the job "
-    "that it made.",
+    "DBA_OUTBOUND_SCHEDULES": "Schedules of the older gateway (`mgw outbound-schedules`, DBMS_HQADM), each with the "
+    "job that it made.",
     "MGW_TRANSFORMATIONS": "Transformations.",
     "MGW_MODULES": "Python modules whose functions transformations and rules may call.",
     "MGW_RULE_FUNCTIONS": "Python functions that rules and expressions may call by name.",
@@ -67,8 +67,8 @@ COLUMN_TEXTS = {
     "DBA_OUTBOUND_SCHEDULES.EXCEPTION_MSGS": "Messages that went to the exception queue.",
     "DBA_OUTBOUND_SCHEDULES.EXCEPTION_QUEUE": "Queue for messages that can never be delivered, made with the schedule.",
     "DBA_OUTBOUND_SCHEDULES.JOB_NAME": "The job that it made.",
-    "DBA_OUTBOUND_SCHEDULES.LATENCY": "Seconds for which nothing is sent after the queue was found empty; 0: a message "
-    "is sent as soon as it is there.",
+    "DBA_OUTBOUND_SCHEDULES.LATENCY": "Seconds for which nothing is sent after the queue was found empty; 0: a "
+    "message is sent as soon as it is there.",
     "DBA_OUTBOUND_SCHEDULES.NEXT_TIME": "Date expression that says when the next window opens; null: there is no other.",
     "DBA_OUTBOUND_SCHEDULES.PROPAGATED_MSGS": "Messages that were propagated.",
     "DBA_OUTBOUND_SCHEDULES.PROTOCOL": "Number of the protocol, as it was given.",
