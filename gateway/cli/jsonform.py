@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["job", "moment", "moments", "number", "record", "second", "stamp"]
 
 _MOMENTS = frozenset(
-    ("agent_start_time", "not_working_since", "event_time", "last_progress", "next_attempt", "last_time")
+    (
+        *("agent_start_time", "not_working_since", "event_time", "last_progress", "next_attempt", "last_time"),
+        *("start_time", "window_begin", "window_end", "error_time"),
+    )
 )
+_SIGNS = frozenset(("schedule_disabled", "disabled", "window_open"))  # Y or N
 _FLAGS = frozenset(("enabled", "encrypted", "old_style"))
 
 
@@ -59,7 +63,7 @@ def record(row: Any) -> dict[str, Any]:
             result[name] = stamp(value)
         elif name in _FLAGS:
             result[name] = value == "TRUE" if isinstance(value, str) else value
-        elif name == "schedule_disabled":
+        elif name in _SIGNS:
             result[name] = value == "Y"
         elif name == "last_error_time" and value is not None:
             result[name] = stamp(f"{values['last_error_date']} {value}")

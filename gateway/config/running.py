@@ -29,7 +29,8 @@ __all__ = ["read_queue", "read_queue_table", "read_running", "read_section"]
 
 
 def read_running(hub: Hub) -> Document:
-    """Everything that is defined in the hub, without jobs that are marked for removal.
+    """Everything that is defined in the hub, without jobs that are marked for removal, and without those that schedules
+    of DBMS_HQADM made, with their exception queues: they come and go with the schedules.
 
     Secrets are in clear text: the document is for comparing, not for showing.
 
@@ -38,7 +39,7 @@ def read_running(hub: Hub) -> Document:
         HubError: the database refused.
     """
     admin = GatewayAdmin(hub)
-    tables, queues = _queues(admin.aq)
+    tables, queues = _queues(admin)
     sections: dict[str, Any] = {section: read(admin) for section, read in _READERS.items()}
     return Document(
         settings=SettingsModel(
@@ -60,7 +61,7 @@ def read_section(hub: Hub, section: str) -> dict[str, Any]:
     """
     admin = GatewayAdmin(hub)
     if section in ("queue_tables", "queues"):
-        tables, queues = _queues(admin.aq)
+        tables, queues = _queues(admin)
         return dict[str, Any](tables if section == "queue_tables" else queues)
     return _READERS[section](admin)
 
@@ -113,11 +114,15 @@ def _job(job: JobDef) -> JobModel:
     )
 
 
-def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, QueueModel]]:
-    """Queue tables that several queues share, and queues; those the hub made by itself are left out."""
+def _queues(gateway: GatewayAdmin) -> tuple[dict[str, QueueTableModel], dict[str, QueueModel]]:
+    """Queue tables that several queues share, and queues; those the hub or a schedule made are left out."""
+    admin, made = gateway.aq, {hub_name(name) for name in _made_by_schedules(gateway)}
     tables = {hub_name(table.full_name): table for table in admin.queue_tables()}
     subscribers = _subscribers(admin.queue_subscribers())
     queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
+    own_tables = {hub_name(queue.queue_table) for queue in queues if hub_name(queue.full_name) in made}
+    queues = [queue for queue in queues if hub_name(queue.full_name) not in made]
+    tables = {name: table for name, table in tables.items() if name not in own_tables}
     users = Counter(hub_name(queue.queue_table) for queue in queues)
     result: dict[str, QueueModel] = {}
     inline: set[str] = set()
@@ -129,6 +134,10 @@ def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, Qu
         result[queue.full_name] = _queue(queue, tables[table], subscribers.get(queue.full_name), own=own)
     shared = {table.full_name: _table(table) for name, table in tables.items() if name not in inline}
     return shared, result
+
+
+def _made_by_schedules(admin: GatewayAdmin) -> list[str]:
+    return [each.outbound.exception_queue for each in admin.list_outbound_schedules() if each.outbound is not None]
 
 
 def read_queue(admin: QueueAdmin, name: str) -> QueueModel | None:
@@ -223,7 +232,7 @@ def _transformations(admin: GatewayAdmin) -> dict[str, Any]:
 
 
 def _jobs(admin: GatewayAdmin) -> dict[str, Any]:
-    return {job.name: _job(job) for job in admin.list_jobs() if not job.status.leaving}
+    return {job.name: _job(job) for job in admin.list_jobs() if not job.status.leaving and job.outbound is None}
 
 
 #: How each section is read; queue tables and queues are read together.

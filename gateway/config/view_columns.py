@@ -69,7 +69,7 @@ COLUMN_TEXTS = {
     "DBA_OUTBOUND_SCHEDULES.JOB_NAME": "The job that it made.",
     "DBA_OUTBOUND_SCHEDULES.LATENCY": "Seconds for which nothing is sent after the queue was found empty; 0: a "
     "message is sent as soon as it is there.",
-    "DBA_OUTBOUND_SCHEDULES.NEXT_TIME": "Date expression that says when the next window opens; null: there is no other.",
+    "DBA_OUTBOUND_SCHEDULES.NEXT_TIME": "Date expression: when the next window opens; null: there is no other.",
     "DBA_OUTBOUND_SCHEDULES.PROPAGATED_MSGS": "Messages that were propagated.",
     "DBA_OUTBOUND_SCHEDULES.PROTOCOL": "Number of the protocol, as it was given.",
     "DBA_OUTBOUND_SCHEDULES.PROTOCOL_NAME": "MQSERIES_OUTBOUND (any link), RABBITMQ_OUTBOUND, KAFKA_OUTBOUND, "

@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from mgw.gateway.aq import by_name
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, DEFAULT_BATCH_SIZE, DEFAULT_POLL_INTERVAL, Propagation
+from mgw.gateway.definitions.outbound import DEFAULT_LATENCY, PROTOCOL_NAMES
 from mgw.links.contract import Field, Guarantee
 
-__all__ = ["AGENT_ATTRIBUTES", "FOREIGN_QUEUE_ATTRIBUTES", "JOB_ATTRIBUTES", "LINK_ATTRIBUTES"]
+__all__ = [
+    "AGENT_ATTRIBUTES",
+    "FOREIGN_QUEUE_ATTRIBUTES",
+    "JOB_ATTRIBUTES",
+    "LINK_ATTRIBUTES",
+    "OUTBOUND_SCHEDULE_ATTRIBUTES",
+]
 
 COMMENT = Field("comment", "Free text.")
 
@@ -109,4 +116,33 @@ JOB_ATTRIBUTES = by_name(
     ),
     Field("enabled", "False: the job keeps its subscription but moves nothing.", bool, True),
     COMMENT,
+)
+
+#: Of the schedules of the older gateway (DBMS_HQADM).
+OUTBOUND_SCHEDULE_ATTRIBUTES = by_name(
+    Field("queue_name", "RAW queue of the hub, `[schema.]queue`.", required=True, alterable=False),
+    Field("destination", "Registered foreign queue, `queue@link`.", required=True, alterable=False),
+    Field(
+        "protocol",
+        f"{', '.join(PROTOCOL_NAMES)}, or the number; MQSERIES_OUTBOUND goes with every link, the others with links of "
+        "their type.",
+        str,
+        "MQSERIES_OUTBOUND",
+        alterable=False,
+    ),
+    Field("start_time", "When the first window opens, ISO 8601, UTC unless it names a zone; default: now."),
+    Field("duration", "Seconds that a window is open; without it, it stays open.", float, minimum=1),
+    Field(
+        "next_time",
+        "When the next window opens: a date expression such as `SYSDATE + 1 - 600/86400`, in which SYSDATE is the end "
+        "of the window before it, in UTC; without it there is no other window.",
+    ),
+    Field(
+        "latency",
+        "Seconds for which nothing is sent after the queue was found empty; 0: a message is sent as soon as it is "
+        "there.",
+        float,
+        DEFAULT_LATENCY,
+        minimum=0,
+    ),
 )

@@ -20,6 +20,7 @@ __all__ = [
     "MIN_PROTOCOL",
     "MQSERIES_OUTBOUND",
     "MQTT_OUTBOUND",
+    "PROTOCOL_NAMES",
     "PROTOCOL_TYPES",
     "RABBITMQ_OUTBOUND",
     "OutboundSchedule",
@@ -41,12 +42,15 @@ PROTOCOL_TYPES: Mapping[int, str | None] = {
     MQTT_OUTBOUND: "MQTT",
 }
 
+#: The numbers by the names of their constants.
+PROTOCOL_NAMES: Mapping[str, int] = {f"{kind or 'MQSERIES'}_OUTBOUND": each for each, kind in PROTOCOL_TYPES.items()}
+
 _MOST_WINDOWS = 10_000  # that are reckoned one by one after an agent was down; then the next is reckoned from now
 
 
 def protocol_name(number: int) -> str:
     """The name of the constant, or the number."""
-    return f"{PROTOCOL_TYPES[number] or 'MQSERIES'}_OUTBOUND" if number in PROTOCOL_TYPES else str(number)
+    return next((name for name, each in PROTOCOL_NAMES.items() if each == number), str(number))
 
 
 @dataclass(frozen=True, slots=True)

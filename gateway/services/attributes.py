@@ -8,6 +8,7 @@ from mgw.gateway.definitions.attributes import (
     FOREIGN_QUEUE_ATTRIBUTES,
     JOB_ATTRIBUTES,
     LINK_ATTRIBUTES,
+    OUTBOUND_SCHEDULE_ATTRIBUTES,
 )
 from mgw.links.contract import Field as Attribute
 
@@ -16,6 +17,7 @@ __all__ = [
     "FOREIGN_QUEUE_ATTRIBUTES",
     "JOB_ATTRIBUTES",
     "LINK_ATTRIBUTES",
+    "OUTBOUND_SCHEDULE_ATTRIBUTES",
     "QUEUE_ATTRIBUTES",
     "QUEUE_TABLE_ATTRIBUTES",
     "SUBSCRIBER_ATTRIBUTES",

@@ -1,4 +1,6 @@
-"""Subscribers and schedules of the old style for faces (AQ guide 12.2 §19.6): as the views show them, and by name."""
+"""Subscribers and schedules of the old style for faces (AQ guide 12.2 §19.6), and schedules of DBMS_HQADM: as the views
+show them, and by name.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,19 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.options import job_options
 from mgw.gateway.state import status
-from mgw.gateway.state.status import ScheduleRow, SubscriberRow
+from mgw.gateway.state.status import OutboundRow, ScheduleRow, SubscriberRow
 
-__all__ = ["ScheduleRow", "SubscriberRow", "options_of", "schedule", "schedules", "subscriber", "subscribers"]
+__all__ = [
+    "OutboundRow",
+    "ScheduleRow",
+    "SubscriberRow",
+    "options_of",
+    "outbound_schedules",
+    "schedule",
+    "schedules",
+    "subscriber",
+    "subscribers",
+]
 
 
 def subscribers(hub: Hub) -> list[SubscriberRow]:
@@ -27,6 +39,12 @@ def schedules(hub: Hub) -> list[ScheduleRow]:
     """The rows of MGW_SCHEDULES, by name."""
     with hub.read() as conn:
         return status.schedules(conn)
+
+
+def outbound_schedules(hub: Hub) -> list[OutboundRow]:
+    """The rows of DBA_OUTBOUND_SCHEDULES, by the names of their jobs."""
+    with hub.read() as conn:
+        return status.outbound_schedules(conn)
 
 
 def subscriber(admin: GatewayAdmin, name: str) -> str:

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from mgw.gateway.definitions.outbound import PROTOCOL_TYPES, protocol_name
+from dataclasses import dataclass
+
+from mgw.gateway.definitions.outbound import PROTOCOL_NAMES
 from mgw.gateway.state.view_dialects import Dialect
 
-__all__ = ["outbound_columns"]
+__all__ = ["OutboundRow", "outbound_columns"]
 
-_PROTOCOL = " ".join(f"WHEN {number} THEN '{protocol_name(number)}'" for number in PROTOCOL_TYPES)
+
+@dataclass(frozen=True, slots=True)
+class OutboundRow:
+    """A schedule of the older gateway, from ``DBA_OUTBOUND_SCHEDULES``."""
+
+    job_name: str
+    queue_name: str
+    protocol: int
+    protocol_name: str
+    destination: str
+    start_time: str
+    duration: float | None  # seconds
+    next_time: str | None
+    latency: float  # seconds
+    window_begin: str
+    window_end: str | None
+    window_open: str  # Y, N
+    disabled: str  # Y, N
+    status: str
+    activity: str
+    transmit_queue: str
+    transmit_consumer: str | None
+    transmit_msgs: int
+    exception_queue: str
+    exception_msgs: int
+    propagated_msgs: int
+    failures: int
+    error_time: str | None
+    error: str | None
+    error_msg: str | None
+    last_progress: str | None
+
+
+_PROTOCOL = " ".join(f"WHEN {number} THEN '{name}'" for name, number in PROTOCOL_NAMES.items())
 _STOPPED = "(NOT j.enabled OR s.status NOT IN ('READY', 'RETRY'))"
 _ERROR = """CASE WHEN s.last_error_msg LIKE 'ORA-_____:%' THEN substr(s.last_error_msg, 5, 5)
         WHEN s.last_error_msg LIKE '[___]%' THEN substr(s.last_error_msg, 2, 3) END"""

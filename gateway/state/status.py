@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from mgw.gateway.aq import State
+from mgw.gateway.state.outbound_view import OutboundRow
 from mgw.gateway.state.views import refused_by_rule
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "JobSigns",
     "LinkRow",
     "LinkSigns",
+    "OutboundRow",
     "ScheduleRow",
     "Signs",
     "SubscriberRow",
@@ -35,6 +37,7 @@ __all__ = [
     "link",
     "links",
     "oldest_ages",
+    "outbound_schedules",
     "queue_numbers",
     "schedules",
     "signs",
@@ -309,6 +312,11 @@ def subscribers(conn: sa.Connection) -> list[SubscriberRow]:
 def schedules(conn: sa.Connection) -> list[ScheduleRow]:
     """All schedules, by name."""
     return _rows(conn, ScheduleRow, "MGW_SCHEDULES", "SCHEDULE_ID")
+
+
+def outbound_schedules(conn: sa.Connection) -> list[OutboundRow]:
+    """All schedules of the older gateway, by the names of their jobs."""
+    return _rows(conn, OutboundRow, "DBA_OUTBOUND_SCHEDULES", "JOB_NAME")
 
 
 def link(conn: sa.Connection, name: str) -> LinkRow | None:

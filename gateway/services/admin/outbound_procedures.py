@@ -18,6 +18,7 @@ from mgw.gateway.aq import Held, QueueAdmin, payload_name, shown_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key, split_foreign
 from mgw.gateway.definitions.outbound import (
     DEFAULT_LATENCY,
+    PROTOCOL_NAMES,
     PROTOCOL_TYPES,
     OutboundSchedule,
     protocol_name,
@@ -256,14 +257,13 @@ def _schema(queue_name: str) -> str:
 
 
 def _protocol(given: int | str) -> int:
-    names = {protocol_name(number): number for number in PROTOCOL_TYPES}
     text = str(given).strip().upper()
-    number = names.get(text.removeprefix("DBMS_HQADM."), int(text) if text.isdecimal() else None)
+    number = PROTOCOL_NAMES.get(text.removeprefix("DBMS_HQADM."), int(text) if text.isdecimal() else None)
     if number is None or number not in PROTOCOL_TYPES:
         raise AdminError(
             f"protocol {given!r} cannot be used",
             number=Ora.VALUE_MUST_BE,
-            cause=f"it is one of {', '.join(f'{name} ({value})' for name, value in names.items())}",
+            cause=f"it is one of {', '.join(f'{name} ({value})' for name, value in PROTOCOL_NAMES.items())}",
             cure="correct it; to a queue of the hub create a job (create_job, mgw jobs create)",
         )
     return number
@@ -275,7 +275,7 @@ def _address(destination: object) -> str:
             f"destination {destination!r} cannot be used",
             number=Ora.HQ_ADDRESS,
             cause="it is of the form queue@link, and never left out",
-            cure="write queue@link; mgw foreign-queues list shows the queues",
+            cure="write queue@link; mgw queues list shows them",
         )
     return destination
 
