@@ -38,34 +38,30 @@ app = typer.Typer(
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: Json = False) -> None:
     """Schedules, with their windows and what waits for them."""
-    from mgw.gateway.services.old_style import outbound_schedules
+    from mgw.gateway.services.old_style import outbound_schedules, window_of
 
     with open_hub(hub_url(ctx)) as hub:
-        rows = outbound_schedules(hub)
+        rows, now = outbound_schedules(hub), hub.clock.now()
     if as_json:
         print_json([record(row) for row in rows])
         return
     print_table(
         {
+            "JOB": "fold",
             "QUEUE": "fold",
             "DESTINATION": "fold",
-            "JOB": "fold",
-            "OPEN": "left",
-            "WINDOW": "fold",
+            "WINDOW": "left",
             "DISABLED": "left",
-            "STATUS": "left",
             "WAITING": "right",
-            "EXCEPTIONS": "right",
+            "BAD": "right",
         },
         [
             (
+                row.job_name,
                 row.queue_name,
                 row.destination,
-                row.job_name,
-                row.window_open,
-                row.window_begin if row.window_end is None else f"{row.window_begin} to {row.window_end}",
+                window_of(row, now),
                 row.disabled,
-                row.status,
                 row.transmit_msgs,
                 row.exception_msgs,
             )

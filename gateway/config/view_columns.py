@@ -72,8 +72,8 @@ COLUMN_TEXTS = {
     "DBA_OUTBOUND_SCHEDULES.NEXT_TIME": "Date expression: when the next window opens; null: there is no other.",
     "DBA_OUTBOUND_SCHEDULES.PROPAGATED_MSGS": "Messages that were propagated.",
     "DBA_OUTBOUND_SCHEDULES.PROTOCOL": "Number of the protocol, as it was given.",
-    "DBA_OUTBOUND_SCHEDULES.PROTOCOL_NAME": "MQSERIES_OUTBOUND (any link), RABBITMQ_OUTBOUND, KAFKA_OUTBOUND, "
-    "MQTT_OUTBOUND.",
+    "DBA_OUTBOUND_SCHEDULES.PROTOCOL_NAME": "`MQSERIES_OUTBOUND` (any link), `RABBITMQ_OUTBOUND`, `KAFKA_OUTBOUND`, "
+    "`MQTT_OUTBOUND`.",
     "DBA_OUTBOUND_SCHEDULES.QUEUE_NAME": "Queue of the hub that it propagates from.",
     "DBA_OUTBOUND_SCHEDULES.START_TIME": "When its first window opened or opens.",
     "DBA_OUTBOUND_SCHEDULES.TRANSMIT_CONSUMER": "Subscriber of the transmit queue for which its messages wait; null: a "

@@ -114,7 +114,13 @@ JOB_WORDS: tuple[JobWord, ...] = (
     ),
     JobWord("RUNNING", "fine", "it moves messages", "", "disc", "green", activity=True, works=True),
     JobWord("IDLE", "fine", "nothing waits and nothing is in flight", "", "ring", activity=True, works=True),
-    JobWord("STOPPED", "fine", "its agent does not run it", "start the agent: mgw run --agent AGENT", activity=True),
+    JobWord(
+        "STOPPED",
+        "fine",
+        "its agent does not run it, or the window of its schedule is closed",
+        "start the agent: mgw run --agent AGENT; mgw outbound-schedules list shows windows",
+        activity=True,
+    ),
     JobWord("DISABLED", "paused", "somebody disabled it", "mgw jobs enable JOB", "pause"),
     JobWord(
         "DELETE_PENDING",

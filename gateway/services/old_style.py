@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.aq import Hub
@@ -26,6 +27,7 @@ __all__ = [
     "schedules",
     "subscriber",
     "subscribers",
+    "window_of",
 ]
 
 
@@ -45,6 +47,14 @@ def outbound_schedules(hub: Hub) -> list[OutboundRow]:
     """The rows of DBA_OUTBOUND_SCHEDULES, by the names of their jobs."""
     with hub.read() as conn:
         return status.outbound_schedules(conn)
+
+
+def window_of(row: OutboundRow, now: float) -> str:
+    """The window of a schedule in words: ``open``, ``until`` or ``opens`` and a time in UTC, ``over``."""
+    if row.window_open == "Y":
+        return "open" if row.window_end is None else f"until {row.window_end}"
+    opens = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S}" <= row.window_begin
+    return f"opens {row.window_begin}" if opens else "over"
 
 
 def subscriber(admin: GatewayAdmin, name: str) -> str:

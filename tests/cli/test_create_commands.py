@@ -78,6 +78,25 @@ def test_subscribers_and_schedules_are_made_altered_and_removed(applied: Mgw) ->
     assert "OFTEN" not in applied.ok("schedules", "list")
 
 
+def test_outbound_schedules_are_made_and_removed_and_are_in_no_file(applied: Mgw) -> None:
+    applied.ok("apply", applied.file("queues: {FILES: {payload_type: RAW, multiple_consumers: true}}\n", "files.yaml"))
+    before = applied.ok("export")
+    windows = ("--start-time", "2030-01-31T22:00", "--duration", "600", "--next-time", "SYSDATE + 1", "--latency", "0")
+    made = applied.ok("outbound-schedules", "create", "files", "bad@mem", *windows)
+    assert made == "outbound schedule of files to bad@mem created; job HQ$_1, exception queue HQ$_1_E\n"
+    assert applied.ok("export") == before
+    (row,) = json.loads(applied.ok("outbound-schedules", "list", "--json"))
+    assert (row["job_name"], row["latency"], row["window_open"], row["disabled"]) == ("HQ$_1", 0, False, False)
+    assert (row["window_begin"], row["window_end"]) == ("2030-01-31T22:00:00Z", "2030-01-31T22:10:00Z")
+    assert "opens 2030-01-31 22:00:00" in applied.ok("outbound-schedules", "list")
+    assert "mgw outbound-schedules remove files bad@mem" in applied("jobs", "remove", "hq$_1").err
+    applied.ok("aq", "enqueue", "FILES", "x")
+    assert "ORA-20004" in applied("outbound-schedules", "remove", "files", "bad@mem").err
+    gone = applied.ok("outbound-schedules", "remove", "FILES", "bad@mem", "--force")
+    assert gone == "outbound schedule of FILES to bad@mem removed\n"
+    assert applied.ok("export") == before
+
+
 def test_what_is_refused_leaves_nothing_behind(empty: Mgw) -> None:
     mgw = empty
     mgw.ok("links", "create", "mem", "--type", "memory")

@@ -51,6 +51,7 @@ LINES = {
     "jobs history": "jobs history orders_in",
     "subscribers list": "subscribers list",
     "schedules list": "schedules list",
+    "outbound-schedules list": "outbound-schedules list",
     "aq queues": "aq queues",
     "aq browse": "aq browse ORDERS",
     "aq dequeue": "aq dequeue ORDERS",
@@ -106,6 +107,9 @@ def busy(applied: Mgw) -> Mgw:
     applied.file("body: {urgent: true}\nenqueue_time: 2026-11-20T10:57:34Z\n", "message.yaml")
     applied.ok("modules", "allow", "json")
     applied.ok("functions", "set", "as_json", "json:dumps")
+    applied.file("queues: {FILES: {payload_type: RAW}}\n", "files.yaml")
+    applied.ok("apply", "files.yaml")
+    applied.ok("outbound-schedules", "create", "FILES", "bad@mem", "--duration", "60", "--next-time", "SYSDATE + 1")
     failed = ("-H", "MGW_error=no", "-H", "MGW_error_job=news_out")
     applied.ok("aq", "enqueue", "ORDERS", "x", "--expiration", "600", "-H", "a=b", *failed)
     applied.ok("jobs", "alter", "news_out", "--exception-queue", "ORDERS")

@@ -55,6 +55,11 @@ TYPES = (
 )
 
 CONSTANTS = (
+    Row(
+        "DBMS_HQADM.MQSERIES_OUTBOUND",
+        "yes",
+        "`MQSERIES_OUTBOUND`, 128; with it `RABBITMQ_OUTBOUND`, `KAFKA_OUTBOUND`, `MQTT_OUTBOUND`",
+    ),
     Row("OUTBOUND_PROPAGATION, INBOUND_PROPAGATION", "yes", "`OUTBOUND`, `INBOUND`; Python takes the long names, too"),
     Row(
         "DOMAIN_QUEUE, DOMAIN_TOPIC",

@@ -140,69 +140,94 @@ SUBSCRIBER_RULES = (
     ),
 )
 
+_PROTOCOL = Parameter(
+    "protocol", option="--protocol", note="`MQSERIES_OUTBOUND` goes with every link, or the protocol of its type"
+)
+_QUEUE = Parameter("queue_name", option="QUEUE")
+
 HQADM = (
     Procedure(
         "SCHEDULE_PROPAGATION",
         "hq_schedule_propagation",
-        instead="`mgw jobs create --type outbound`; a window is `mgw jobs enable` and `mgw jobs disable` from cron "
-        "or a "
-        "systemd timer",
+        "outbound-schedules create",
+        note="it makes a job, which is in `MGW_JOBS`, too",
+        instead="`mgw jobs create --type outbound`",
         parameters=(
-            Parameter("queue_name"),
-            Parameter("protocol"),
-            Parameter("destination"),
-            Parameter("start_time", "SYSDATE"),
-            Parameter("duration", "NULL: no end"),
-            Parameter("next_time", "NULL"),
-            Parameter("latency", "60 s"),
+            _QUEUE,
+            _PROTOCOL,
+            Parameter("destination", option="DESTINATION", note="a registered foreign queue"),
+            Parameter("start_time", "SYSDATE", option="--start-time", note="UTC"),
+            Parameter("duration", "NULL: no end", option="--duration"),
+            Parameter(
+                "next_time",
+                "NULL",
+                option="--next-time",
+                note="SYSDATE, SYSTIMESTAMP, numbers of days, intervals, TRUNC, NEXT_DAY, LAST_DAY, ADD_MONTHS, "
+                "NUMTODSINTERVAL; SYSDATE is the end of the window, in UTC",
+            ),
+            Parameter("latency", "60 s", option="--latency"),
         ),
     ),
     Procedure(
         "UNSCHEDULE_PROPAGATION",
         "hq_unschedule_propagation",
-        instead="`mgw jobs remove`: without `--force` it is refused while messages wait for the job, as there",
+        "outbound-schedules remove",
+        instead="`mgw jobs remove`",
         parameters=(
-            Parameter("queue_name"),
-            Parameter("protocol"),
-            Parameter("destination", "NULL, refused"),
-            Parameter("force", "FALSE"),
+            _QUEUE,
+            _PROTOCOL,
+            Parameter("destination", "NULL, refused", option="DESTINATION"),
+            Parameter("force", "FALSE", option="--force"),
         ),
     ),
 )
 
 HQADM_RULES = (
-    Row("outbound only, RAW only", "differs", "both directions, every payload type of the hub"),
+    Row("outbound only, RAW only", "yes", "a job has both directions, and every payload type of the hub"),
     Row(
-        "recipients `queue@database_link` with protocol MQSERIES_OUTBOUND in the recipient list",
-        "no",
-        "a message names consumers of its queue; `rule` of a job, or one job for each destination, says where it goes",
+        "one propagation process for each protocol",
+        "differs",
+        "each schedule is a job, which the agent of its link runs",
+    ),
+    Row(
+        "recipients `queue@database_link` with protocol MQSERIES_OUTBOUND in the recipient list, or as subscribers",
+        "differs",
+        "the schedule is a subscriber of a multi-consumer queue and gets every message. A recipient list names that "
+        "subscriber (`DBA_OUTBOUND_SCHEDULES.TRANSMIT_CONSUMER`), not an address",
     ),
     Row(
         "a schedule serves all recipients of one destination; one copy for each recipient",
         "differs",
-        "a job per destination; a multi-consumer queue keeps a copy for each job",
+        "one copy for each schedule, and one schedule for each destination",
+    ),
+    Row(
+        "a window opens at `start_time` for `duration` seconds; `next_time` says when the next one opens",
+        "yes",
+        "in UTC; `next_time` is reckoned from the end of the window, so that windows do not drift. Outside of a window "
+        "the job is STOPPED, and messages wait in their queue",
     ),
     Row(
         "latency: the longest wait of a message in a window; 0: sent at once; after an empty look nothing for at least "
         "that long",
-        "differs",
-        "`poll_interval` is the longest time between two looks; a message that is committed wakes the job before that",
+        "yes",
+        "of schedules. Of a job, `poll_interval` is the longest time between two looks; a message that is committed "
+        "wakes the job before that",
     ),
     Row(
         "a transmit queue for each schedule, an inactive one for messages without a schedule",
-        "no",
-        "messages stay in their queue until they are confirmed: the plan of a batch is stored, the message is not "
-        "moved",
+        "differs",
+        "the hub reads a queue by consumer, so messages stay in their queue until they are confirmed: "
+        "`DBA_OUTBOUND_SCHEDULES.TRANSMIT_QUEUE` is the source. Messages of other consumers wait there, too",
     ),
     Row(
         "an exception queue for each schedule, made with it",
-        "differs",
-        "`exception_queue` of the job, one that you make; `mgw exceptions` lists, edits and replays it",
+        "yes",
+        "`DBA_OUTBOUND_SCHEDULES.EXCEPTION_QUEUE`; `mgw exceptions` lists, edits and replays it",
     ),
     Row(
         "dropping a schedule fails while messages are left (ORA-20004); force purges them",
-        "differs",
-        "`mgw jobs remove` refuses while a subscription holds messages; `--force` or `--move-to`",
+        "yes",
+        "those of its subscriber and of its exception queue. Messages in a single-consumer queue stay there",
     ),
     Row(
         "the message group of a transaction becomes visible whole",
@@ -215,16 +240,11 @@ HQADM_RULES = (
     ),
     Row("correlation sent as binary, cut at 24 bytes", "differs", "sent as text, whole"),
     Row("payload up to 32 KB", "differs", "up to the limit of the broker, and `max_payload` of the queue table"),
-    Row(
-        "DBA_OUTBOUND_SCHEDULES",
-        "no",
-        "`MGW_JOBS`: `STATUS`, `ENABLED`, `LAST_ERROR_MSG`, `EXCEPTION_QUEUE`",
-        Coming("DBA_OUTBOUND_SCHEDULES", "`DBA_OUTBOUND_SCHEDULES`"),
-    ),
+    Row("DBA_OUTBOUND_SCHEDULES", "yes", "`DBA_OUTBOUND_SCHEDULES`"),
     Row(
         "ORA-20001 to ORA-20004",
-        "no",
-        "ORA-32804 for a name of another form, ORA-32821 for a payload type, ORA-32801 while messages are left",
+        "yes",
+        "ORA-20003 says that the link of the destination cannot be used, and why",
     ),
     Row("the sender needs no right at the destination, the link's user does", "yes", "the user of the link does"),
 )

@@ -76,14 +76,6 @@ VIEWS = (
     _view(
         "DBA_OUTBOUND_SCHEDULES",
         "EXCEPTION_QUEUE TRANSMIT_QUEUE DISABLED ERROR_TIME ERROR ERROR_MSG",
-        instead="of DBMS_HQADM, whose schedules are jobs here: `MGW_JOBS`",
-        other=(
-            ("EXCEPTION_QUEUE", "MGW_JOBS.EXCEPTION_QUEUE"),
-            ("TRANSMIT_QUEUE", "messages stay in their queue until they are confirmed"),
-            ("DISABLED", "MGW_JOBS.ENABLED"),
-            ("ERROR_TIME", "MGW_JOBS.LAST_ERROR_TIME"),
-            ("ERROR", "the number is in LAST_ERROR_MSG"),
-            ("ERROR_MSG", "MGW_JOBS.LAST_ERROR_MSG"),
-        ),
+        instead="`MGW_JOBS`",
     ),
 )

@@ -1,4 +1,4 @@
-"""Administration of the gateway: the procedures of DBMS_MGWADM (AQ guide 12.2 §19), in Python's spelling.
+"""Administration of the gateway: the procedures of DBMS_MGWADM (AQ guide 12.2 §19), and DBMS_HQADM, as in Python.
 
 Every call is one transaction; all calls, of all processes, run one after another, and each raises the change counter,
 by which running agents notice it. A refused call raises :class:`~mgw.transforms.errors.AdminError` with its documented
@@ -13,6 +13,7 @@ from typing import Any
 from mgw.gateway.aq import QueueAdmin
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.gateway.definitions.outbound import KAFKA_OUTBOUND, MQSERIES_OUTBOUND, MQTT_OUTBOUND, RABBITMQ_OUTBOUND
 from mgw.gateway.runtime.recovery import reset_log_records, reset_missing_messages
 from mgw.gateway.services.admin.agents import AgentProcedures
 from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora, Overtaken
@@ -34,9 +35,13 @@ __all__ = [
     "FORCE",
     "JOB_OPTION",
     "JOB_OPTIONS",
+    "KAFKA_OUTBOUND",
+    "MQSERIES_OUTBOUND",
+    "MQTT_OUTBOUND",
     "MSGLINK_OPTION",
     "NO_CHANGE",
     "NO_FORCE",
+    "RABBITMQ_OUTBOUND",
     "RESET_SUB_MISSING_LOG_REC",
     "RESET_SUB_MISSING_MESSAGE",
     "Administration",

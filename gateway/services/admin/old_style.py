@@ -50,8 +50,12 @@ def check_old_style(kind: str, name: str, job: JobDef) -> None:
         raise AdminError(
             f"{kind} {name} belongs to job {job.name}",
             number=Ora.NEW_STYLE,
-            cause="the job was made by create_job, and only the procedures on jobs may be used for it",
-            cure="use those: alter_job, enable_job, disable_job, reset_job, remove_job (mgw jobs)",
+            cause="the job was made by create_job, and only the procedures on jobs may be used for it"
+            if job.outbound is None
+            else "a schedule of DBMS_HQADM made the job",
+            cure="use those: alter_job, enable_job, disable_job, reset_job, remove_job (mgw jobs)"
+            if job.outbound is None
+            else "use mgw outbound-schedules, or the procedures on jobs (mgw jobs)",
         )
 
 
