@@ -44,8 +44,11 @@ class OutboundRow:
 
 _PROTOCOL = " ".join(f"WHEN {number} THEN '{name}'" for name, number in PROTOCOL_NAMES.items())
 _STOPPED = "(NOT j.enabled OR s.status NOT IN ('READY', 'RETRY'))"
-_ERROR = """CASE WHEN s.last_error_msg LIKE 'ORA-_____:%' THEN substr(s.last_error_msg, 5, 5)
-        WHEN s.last_error_msg LIKE '[___]%' THEN substr(s.last_error_msg, 2, 3) END"""
+# ORA-24010: ..., or [415] ...; without a pattern, whose percent sign PostgreSQL's driver would take for a parameter.
+_ERROR = """CASE WHEN substr(s.last_error_msg, 1, 4) = 'ORA-' AND substr(s.last_error_msg, 10, 1) = ':'
+        THEN substr(s.last_error_msg, 5, 5)
+        WHEN substr(s.last_error_msg, 1, 1) = '[' AND substr(s.last_error_msg, 5, 1) = ']'
+        THEN substr(s.last_error_msg, 2, 3) END"""
 
 
 def outbound_columns(d: Dialect, backlog: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -139,6 +140,7 @@ def _outbound_schedule(conn: sa.Connection, name: str, _: Secrets) -> Seen | Non
     if job is None or job.status.leaving or job.outbound is None:
         return None
     values = {each: value for each, value in asdict(job.outbound).items() if each != "window"}
+    values["start_time"] = f"{datetime.fromtimestamp(job.outbound.start_time, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Seen({"name": job.name, "queue_name": job.source, "destination": job.destination} | values)
 
 
