@@ -31,7 +31,17 @@ class Kind(Enum):
     HUB = auto()  # the hub is away; the same again later may work
 
 
-_MISSING = frozenset((Ora.LINK_MISSING, Ora.QUEUE_MISSING, Ora.AQ_QUEUE_MISSING, Ora.AGENT_MISSING, Ora.JOB_MISSING))
+_MISSING = frozenset(
+    (
+        Ora.LINK_MISSING,
+        Ora.QUEUE_MISSING,
+        Ora.AQ_QUEUE_MISSING,
+        Ora.AGENT_MISSING,
+        Ora.JOB_MISSING,
+        Ora.SUBSCRIBER_MISSING,
+        Ora.SCHEDULE_MISSING,
+    )
+)
 _CONFLICT = frozenset(
     (
         Ora.LINK_EXISTS,
@@ -49,6 +59,11 @@ _CONFLICT = frozenset(
         Ora.AGENT_EXISTS,
         Ora.AGENT_IN_USE,
         Ora.JOB_EXISTS,
+        Ora.SUBSCRIBER_EXISTS,
+        Ora.SCHEDULE_EXISTS,
+        Ora.SCHEDULED,
+        Ora.NEW_STYLE,
+        Ora.HQ_IN_PROGRESS,
     )
 )
 #: Of AqError (AQ guide 12.2 §18): the object does not exist; its state does not allow it.
@@ -76,5 +91,16 @@ def kind_of(error: GatewayError) -> Kind:
     for types, numbers, kind in _KINDS:
         if isinstance(error, types) and (numbers is None or number in numbers):
             return kind
+    if _holds_messages(error):
+        return Kind.CONFLICT
     missing = isinstance(error, AdminError) and error.what.endswith("does not exist")
     return Kind.MISSING if missing else Kind.INVALID
+
+
+def _holds_messages(error: BaseException | None) -> bool:
+    """Whether it tells, in other words, that an object holds messages."""
+    while error is not None:
+        if isinstance(error, HoldsMessages):
+            return True
+        error = error.__cause__
+    return False

@@ -21,6 +21,8 @@ from mgw.gateway.http.rest import (
     jobs,
     links,
     messages,
+    old_style,
+    outbound_schedules,
     proof,
     queue_work,
     session,
@@ -43,6 +45,7 @@ _PARTS = (
     foreign_queues,
     jobs,
     history,
+    outbound_schedules,
     configuration,
     generations,
     messages,
@@ -54,11 +57,13 @@ _PARTS = (
     events,
 )
 
+_ROUTERS = (*(part.router for part in _PARTS), old_style.subscribers, old_style.schedules)
+
 router = APIRouter(prefix=_PREFIX, responses=REFUSALS)
-for part in _PARTS:
-    router.include_router(part.router)
+for each in _ROUTERS:
+    router.include_router(each)
 
 
 def routes() -> Iterator[tuple[str, str, Role | None]]:
     """Method and path of every route, and the role that it asks for; None: whoever comes."""
-    return roles_of((part.router for part in _PARTS), _PREFIX)
+    return roles_of(_ROUTERS, _PREFIX)
