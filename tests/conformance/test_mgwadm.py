@@ -51,7 +51,10 @@ ROWS = {
     "gw_job": (
         "name_key, name, agent_key, link_key, propagation_type, source, destination, source_key, destination_key, "
         "rule, transformation, exception_queue, poll_interval, options, require_guarantee, prop_style, enabled, "
-        "comments"
+        "comments, old_style, schedule, schedule_key"
+    ),
+    "gw_schedule": (
+        "name_key, name, link_key, propagation_type, source, destination, source_key, destination_key, latency, enabled"
     ),
     "gw_job_state": "status, failures, next_attempt, resets, not_working_since",
     "aq_consumer": (

@@ -103,6 +103,9 @@ BEGIN
           INTO v_seen FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
          WHERE j.name_key = v_key AND j.schedule IS NOT NULL AND s.status NOT IN @leaving@;
     END IF;
+    IF p_kind IN ('subscriber', 'schedule') THEN
+        v_seen := @adm@._seen_old_style(p_kind, v_key);
+    END IF;
     v_seen := jsonb_strip_nulls(v_seen);
     RETURN CASE WHEN cardinality(v_secrets) > 0 THEN v_seen || jsonb_build_object('secrets', to_jsonb(v_secrets)) ELSE v_seen END;
 END $$;

@@ -610,6 +610,7 @@ BEGIN
     v_ends := @adm@._ends(v_job);
     v_job.options := @adm@._compact(@adm@._job_options(v_job, ARRAY[v_ends.source, v_ends.destination], @adm@._mapping('options of job ' || p_name, p_options)));
     PERFORM @adm@._check_job(v_job, v_ends.source, v_ends.destination, v_old);
+    PERFORM @adm@._check_outbound(v_old, v_job);
     UPDATE gw_job j SET rule = v_job.rule, transformation = v_job.transformation, exception_queue = v_job.exception_queue,
            poll_interval = v_job.poll_interval, options = v_job.options, require_guarantee = v_job.require_guarantee,
            comments = v_job.comments WHERE j.id = v_job.id;
@@ -692,6 +693,7 @@ DECLARE
     v_messages bigint := 0;
     v_oldest double precision;
 BEGIN
+    PERFORM @adm@._check_outbound(v_job, NULL);
     SELECT * INTO v_state FROM gw_job_state s WHERE s.job_id = v_job.id;
     IF v_from THEN
         v_foreign := @adm@._foreign(v_job.source);

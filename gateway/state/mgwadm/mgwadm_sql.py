@@ -21,6 +21,7 @@ from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES, JOB_ATTRIBUTES
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
 from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.roles import Role
+from mgw.gateway.state.mgwadm.old_style_procedures import AUDITED
 from mgw.gateway.state.tables import CHANGE_CHANNEL
 from mgw.links import registry
 from mgw.links.contract import Field, Guarantee
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MGWADM", "MGWADM_VERSION", "MgwAdm", "described"]
 
 MGWADM_VERSION = 1  # raised by every release that changes *.sql; an older release leaves newer ones alone
-_FILES = ("common", "links", "queues", "jobs", "agents")
+_FILES = ("common", "links", "queues", "jobs", "old_style", "agents")
 _ROW, _TEXT_ROW = "functions_mgwadm", "functions_mgwadm_text"  # rows of aq_part: the version, and a checksum
 _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
 _LOCK_SECONDS = 30  # that a call waits for others, as in Python
@@ -133,6 +134,7 @@ _AUDITED = {
     "enable_job": ("'job'", "$1", "'enable'", False),
     "disable_job": ("'job'", "$1", "'disable'", False),
     "reset_job": ("'job'", "$1", "'reset'", True),
+    **AUDITED,
 }
 
 

@@ -7,7 +7,6 @@ procedure sets one (:mod:`mgw.gateway.definitions.attributes`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mgw.gateway.definitions.attributes import (
     AGENT_ATTRIBUTES,
@@ -17,47 +16,11 @@ from mgw.gateway.definitions.attributes import (
 )
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.definitions.roles import Role
+from mgw.gateway.state.mgwadm.old_style_procedures import OLD_STYLE
+from mgw.gateway.state.mgwadm.parameters import KEEPS, MERGED, NO_CHANGE, OPTIONS, Parameter, Procedure
 from mgw.links.contract import Field
 
 __all__ = ["NO_CHANGE", "PROCEDURES", "Parameter", "Procedure"]
-
-#: The text that keeps the value of a parameter of an alter procedure.
-NO_CHANGE = "NO_CHANGE"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter; ``default`` is SQL, empty where it must be given."""
-
-    name: str
-    type: str
-    meaning: str
-    default: str = ""
-
-    @property
-    def declared(self) -> str:
-        """As a function has it."""
-        return f"{self.name} {self.type}" + (f" DEFAULT {self.default}" if self.default else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """A procedure: the function of its name calls ``_<name>`` with its parameters, in their order.
-
-    Attributes:
-        role: who may call it, see ``mgwadm.grant_role``.
-        section: heading of the reference page.
-        returns: type of its value.
-        locks: it takes the lock of the administration itself, later.
-    """
-
-    name: str
-    role: Role
-    section: str
-    summary: str
-    parameters: tuple[Parameter, ...]
-    returns: str = "void"
-    locks: bool = False
 
 
 def _described(fields: Mapping[str, Field], name: str, given: str = "") -> str:
@@ -65,9 +28,6 @@ def _described(fields: Mapping[str, Field], name: str, given: str = "") -> str:
 
 
 _JOB_NAME = Parameter("job_name", "text", "Name of the job.")
-_OPTIONS = "JSON object of [options](links.md): `'{\"MsgBatchSize\": 100}'`."
-_MERGED = f'{_OPTIONS} They are merged element by element: `null` removes one, `{{"*": null}}` all; NULL keeps all.'
-_KEEPS = f" `{NO_CHANGE}` keeps it, NULL removes it."
 
 
 def _job(name: str, type_: str = "text", default: str = "", attribute: str = "", more: str = "") -> Parameter:
@@ -89,7 +49,7 @@ _JOBS = (
             _job("transformation", default="NULL"),
             _job("exception_queue", default="NULL"),
             _job("poll_interval", "double precision", "NULL"),
-            Parameter("options", "jsonb", _OPTIONS, "NULL"),
+            Parameter("options", "jsonb", OPTIONS, "NULL"),
             _job("enabled", "boolean", "true"),
             _job("comments", default="NULL", attribute="comment"),
             _job("require_guarantee", default="NULL", more=" From SQL it is checked when the job starts."),
@@ -102,13 +62,13 @@ _JOBS = (
         "Alters a job, whether its agent runs or not.",
         (
             _JOB_NAME,
-            _job("rule", default=f"'{NO_CHANGE}'", more=f"{_KEEPS} Another one needs Python."),
-            _job("transformation", default=f"'{NO_CHANGE}'", more=_KEEPS),
-            _job("exception_queue", default=f"'{NO_CHANGE}'", more=_KEEPS),
+            _job("rule", default=f"'{NO_CHANGE}'", more=f"{KEEPS} Another one needs Python."),
+            _job("transformation", default=f"'{NO_CHANGE}'", more=KEEPS),
+            _job("exception_queue", default=f"'{NO_CHANGE}'", more=KEEPS),
             Parameter("poll_interval", "double precision", "As above; 0 keeps it, NULL goes back to the default.", "0"),
-            Parameter("options", "jsonb", _MERGED, "NULL"),
-            _job("comments", default=f"'{NO_CHANGE}'", attribute="comment", more=_KEEPS),
-            _job("require_guarantee", default=f"'{NO_CHANGE}'", more=_KEEPS),
+            Parameter("options", "jsonb", MERGED, "NULL"),
+            _job("comments", default=f"'{NO_CHANGE}'", attribute="comment", more=KEEPS),
+            _job("require_guarantee", default=f"'{NO_CHANGE}'", more=KEEPS),
         ),
     ),
     Procedure(
@@ -155,7 +115,7 @@ _QUEUES = (
             _LINK_NAME,
             Parameter("provider_queue", "text", _described(FOREIGN_QUEUE_ATTRIBUTES, "provider_queue"), "NULL"),
             Parameter("domain", "text", "QUEUE or TOPIC. " + _described(FOREIGN_QUEUE_ATTRIBUTES, "domain"), "NULL"),
-            Parameter("options", "jsonb", _OPTIONS, "NULL"),
+            Parameter("options", "jsonb", OPTIONS, "NULL"),
             Parameter("comment", "text", _described(FOREIGN_QUEUE_ATTRIBUTES, "comment"), "NULL"),
         ),
     ),
@@ -206,8 +166,8 @@ _LINKS = (
         (
             _LINK_NAME,
             Parameter("properties", "jsonb", _PROPERTIES + "`null` goes back to the default. NULL keeps all.", "NULL"),
-            Parameter("options", "jsonb", _MERGED, "NULL"),
-            _link("comment", more=_KEEPS, default=f"'{NO_CHANGE}'"),
+            Parameter("options", "jsonb", MERGED, "NULL"),
+            _link("comment", more=KEEPS, default=f"'{NO_CHANGE}'"),
         ),
     ),
     Procedure(
@@ -357,4 +317,4 @@ _AGENTS = (
 )
 
 #: All procedures, in the order of the reference page.
-PROCEDURES = (*_AGENTS, *_LINKS, *_QUEUES, *_JOBS)
+PROCEDURES = (*_AGENTS, *_LINKS, *_QUEUES, *_JOBS, *OLD_STYLE)
