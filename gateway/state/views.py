@@ -221,8 +221,7 @@ def _subscribers(d: Dialect) -> tuple[dict[str, str], str]:
         "PROPAGATION_TYPE": "j.propagation_type",
         "QUEUE_NAME": "j.source_key",
         "RULE": "j.rule",
-        "STATUS": f"CASE WHEN s.status {one_of(LEAVING)} THEN 'DELETE_PENDING' "
-        "ELSE 'ENABLED' END",
+        "STATUS": f"CASE WHEN s.status {one_of(LEAVING)} THEN 'DELETE_PENDING' ELSE 'ENABLED' END",
         "SUBSCRIBER_ID": "j.name_key",
         "TRANSFORMATION": "upper(j.transformation)",
         "SCHEDULE_ID": "j.schedule_key",

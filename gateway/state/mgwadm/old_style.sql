@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION @adm@._seen_old_style(p_kind text, p_key text) RETURN
                     'destination', j.destination, 'rule', j.rule, 'transformation', j.transformation,
                     'exception_queue', j.exception_queue, 'options', nullif(j.options::jsonb, '{}'))
            FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
-          WHERE j.name_key = p_key AND s.status NOT IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING'))
+          WHERE j.name_key = p_key AND s.status NOT IN @leaving@)
     ELSE
         (SELECT jsonb_build_object('name', c.name, 'link', l.name, 'propagation_type', c.propagation_type, 'source', c.source,
                     'destination', c.destination, 'latency', c.latency, 'enabled', c.enabled)
@@ -249,7 +249,8 @@ BEGIN
     END IF;
     SELECT @adm@._alive(a) INTO v_alive FROM gw_agent a WHERE a.name_key = v_job.agent_key;
     IF NOT v_force AND (v_alive OR EXISTS (SELECT FROM gw_link l
-           WHERE l.name_key = substring(v_job.destination_key FROM '@([^@]+)$') AND l.outbound_log_queue IS NOT NULL)) THEN
+           WHERE l.name_key = substring(v_job.destination_key FROM '@([^@]+)$')
+             AND (l.outbound_log_queue IS NOT NULL OR NOT @adm@._described() -> 'types' ? l.type))) THEN
         UPDATE gw_job_state s SET status = 'SUBSCRIBER_DELETE_PENDING' WHERE s.job_id = v_job.id;
         RETURN false;
     END IF;
