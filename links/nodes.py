@@ -37,7 +37,8 @@ class HasNodes(Protocol):
 
     @property
     def node(self) -> str:
-        """The node that answered last, as ``host:port``; "" where the link names one only, or none answered yet."""
+        """The node that the last connection of this thread is at, as ``host:port``, or else the one that answered last;
+        "" where the link names one only, or none answered yet."""
         ...
 
 
@@ -97,19 +98,25 @@ def _is_host(host: str) -> bool:
 
 
 class Nodes:
-    """The nodes of a link, and which of them answered last. Any thread may ask and tell."""
+    """The nodes of a link, and which of them answered last: at all, and to the thread that asks."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.all = tuple(nodes)
         self._lock = threading.Lock()
         self._first = 0
         self._answered = False
+        self._mine = threading.local()
 
     @property
     def last(self) -> str:
         """See :attr:`HasNodes.node`."""
+        if len(self.all) == 1:
+            return ""
+        mine: Node | None = getattr(self._mine, "node", None)
+        if mine is not None:
+            return str(mine)
         with self._lock:
-            return str(self.all[self._first]) if self._answered and len(self.all) > 1 else ""
+            return str(self.all[self._first]) if self._answered else ""
 
     @property
     def in_turn(self) -> Sequence[Node]:
@@ -152,6 +159,7 @@ class Nodes:
                 continue
             with self._lock:
                 self._first, self._answered = self.all.index(node), True
+            self._mine.node = node
             return made
         raise _worst(refusals)
 

@@ -123,6 +123,8 @@ COLUMN_TEXTS = {
     "ACTIVITY": activity_text(),
     "ACTIVITY_REASON": "Which limit blocks the job, or what does not move, since NOT_WORKING_SINCE; null unless it is "
     "BLOCKED or STUCK.",
+    "NODES": "Nodes to which the job is connected, host:port, where its links name several (`hosts`); null where they "
+    "name one, and while it is not connected.",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
     "AGENT_HOST": "Machine the agent runs on.",
     "AGENT_INSTANCE": "1 while the agent runs.",

@@ -266,10 +266,12 @@ class JobRunner:
         try:
             route.open()
             report = note(report)  # the route has found out whether it is where it was before
-            self._keep(report)
+            nodes = list(dict.fromkeys(filter(None, map(node_of, (source, target)))))
+            self._keep(report, ", ".join(nodes))
             self._note_links(connected=True)
-            nodes = " and ".join(dict.fromkeys(filter(None, map(node_of, (source, target)))))
-            engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level, nodes))
+            engine.journalist.tell(
+                JobActivated(job.name, job.source, job.destination, report.level, " and ".join(nodes))
+            )
             changed = self._carry(route, watch, report)
             self._allowed = float("inf")
             if route.busy:
@@ -294,10 +296,10 @@ class JobRunner:
                 states.at(end.link.name, node_of(self._engine.links.link(end.link)))
             (states.connected if connected else states.left)(end.link.name, self.name, self._engine.clock.now())
 
-    def _keep(self, report: GuaranteeReport) -> None:
+    def _keep(self, report: GuaranteeReport, nodes: str | None = None) -> None:
         self._state.guarantee = report
         with self._engine.writing() as conn:
-            run_state.set_guarantee(conn, self.setup.job.id, report)
+            run_state.set_guarantee(conn, self.setup.job.id, report, nodes)
 
     def _check_required(self, report: GuaranteeReport) -> None:
         required = self.setup.job.require_guarantee

@@ -153,6 +153,7 @@ def record_failure(
             next_attempt=retry_at,
             activity=Activity.STOPPED if retry_at is None else Activity.BLOCKED if limit else Activity.BACKOFF,
             activity_reason=limit or None,
+            nodes=None,
             not_working_since=sa.func.coalesce(job_state.c.not_working_since, now if since is None else since),
         )
     )
@@ -181,6 +182,8 @@ _WORKING = (Activity.RUNNING, Activity.IDLE)
 
 _ENDING = (Activity.STOPPED, Activity.DRAINING)
 
+_UNCONNECTED = (Activity.STOPPED, Activity.CONNECTING)
+
 
 def set_activity(
     conn: sa.Connection,
@@ -208,6 +211,8 @@ def set_activity(
         values["not_working_since"] = sa.case((job_state.c.status != JobStatus.READY, since), else_=None)
     elif activity not in _ENDING:
         values["not_working_since"] = sa.func.coalesce(since, now)
+    if activity in _UNCONNECTED:
+        values["nodes"] = None
     update = sa.update(job_state).where(job_state.c.job_id == job_id)
     if unless_stopped:
         update = update.where(job_state.c.activity != Activity.STOPPED)
@@ -227,13 +232,12 @@ def backlog(conn: sa.Connection, job_id: int) -> Backlog | None:
     return None if row.backlog is None else Backlog(row.backlog, row.oldest)
 
 
-def set_guarantee(conn: sa.Connection, job_id: int, report: GuaranteeReport) -> None:
-    """What the job promises now."""
-    conn.execute(
-        sa.update(job_state)
-        .where(job_state.c.job_id == job_id)
-        .values(guarantee=report.level, guarantee_note=report.note or None)
-    )
+def set_guarantee(conn: sa.Connection, job_id: int, report: GuaranteeReport, nodes: str | None = None) -> None:
+    """What the job promises now; ``nodes``: to which it has just connected, None: no news."""
+    values: dict[str, object] = {"guarantee": report.level, "guarantee_note": report.note or None}
+    if nodes is not None:
+        values["nodes"] = nodes or None
+    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(**values))
 
 
 def set_backlog(conn: sa.Connection, job_id: int, backlog: Backlog | None, *, now: float) -> None:
@@ -250,7 +254,13 @@ def reset_counters(conn: sa.Connection, job_ids: Sequence[int]) -> None:
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id.in_(job_ids))
-        .values(**dict.fromkeys(_COUNTERS, 0), activity=Activity.STOPPED, activity_reason=None, next_attempt=None)
+        .values(
+            **dict.fromkeys(_COUNTERS, 0),
+            activity=Activity.STOPPED,
+            activity_reason=None,
+            nodes=None,
+            next_attempt=None,
+        )
     )
     conn.execute(
         sa.update(job_state)

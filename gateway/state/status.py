@@ -110,6 +110,7 @@ class JobRow:
     status: str
     activity: str
     activity_reason: str | None
+    nodes: str | None
     failures: int
     propagated_msgs: int
     exceptionq_msgs: int

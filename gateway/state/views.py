@@ -186,6 +186,7 @@ def _jobs(d: Dialect) -> tuple[dict[str, str], str]:
         "TRANSFORMATION": "upper(j.transformation)",
         "ACTIVITY": "s.activity",
         "ACTIVITY_REASON": "s.activity_reason",
+        "NODES": "s.nodes",
         "GUARANTEE": "s.guarantee",
         "GUARANTEE_NOTE": "s.guarantee_note",
         "BACKLOG": _BACKLOG,

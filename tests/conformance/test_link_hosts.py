@@ -14,6 +14,7 @@ from mgw.links.nodes import node_of
 from mgw.links.registry import open_link
 from tests.support.brokers import Mosquitto, RabbitMQ, free_port
 from tests.support.gateways import gateway_on
+from tests.support.waiting import eventually
 
 
 @pytest.mark.rabbitmq
@@ -43,6 +44,21 @@ def test_mqtt_takes_the_next_node_and_promises_nothing_that_one_session_proves(m
     assert report.level is Guarantee.AT_LEAST_ONCE
     assert "several nodes" in report.note
     assert node_of(link) == alive
+
+
+@pytest.mark.mosquitto
+def test_a_job_tells_the_node_that_it_is_connected_to(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    dead, alive = f"127.0.0.1:{free_port()}", f"{mosquitto.host}:{mosquitto.port}"
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.queue("H")
+        gateway.admin.create_msgsystem_link("plant", "MQTT", {"hosts": f"{dead},{alive}"})
+        gateway.admin.register_foreign_queue("OUT", "plant", "nodes/out")
+        gateway.admin.create_job("J", "OUTBOUND", "H", "OUT@plant")
+        assert gateway.job("J")["NODES"] is None
+        with gateway.run():
+            eventually(lambda: gateway.job("J")["ACTIVITY"] == "IDLE", what="the connection")
+            assert gateway.job("J")["NODES"] == alive
+        assert gateway.job("J")["NODES"] is None
 
 
 @pytest.mark.parametrize("link_type", ["RABBITMQ", "MQTT"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -66,6 +67,18 @@ def test_a_connection_begins_with_the_node_that_answered_last_and_ends_with_one_
     nodes.failed(B)
     nodes.failed(B)  # by another job: once is enough
     assert nodes.connect(attempt) == C
+
+
+def test_a_thread_knows_the_node_of_its_own_connection() -> None:
+    nodes = Nodes([A, B])
+    _, attempt = attempts(LinkUnavailable(), None)
+    assert nodes.connect(attempt) == B
+    nodes.failed(B)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(nodes.connect, lambda node: node).result() == A
+        assert (other.submit(lambda: nodes.last).result(), nodes.last) == ("a:5672", "b:5672")
+    with ThreadPoolExecutor(1) as third:
+        assert third.submit(lambda: nodes.last).result() == "a:5672", "without a connection: the one that answered last"
 
 
 def test_of_several_errors_a_refusal_is_told_and_the_others_are_named() -> None:

@@ -62,6 +62,7 @@ class JobStatus(Living):
     enabled: bool
     guarantee: str | None = _of("GUARANTEE")
     guarantee_note: str | None = _of("GUARANTEE_NOTE")
+    nodes: str | None = _of("NODES")
     failures: int = _of("FAILURES")
     next_attempt: datetime | None = _of("NEXT_ATTEMPT")
     last_error: str | None = _of("LAST_ERROR_MSG")
@@ -171,6 +172,7 @@ def _members(row: JobRow) -> dict[str, Any]:
         "enabled": row.enabled == "TRUE",
         "guarantee": row.guarantee,
         "guarantee_note": row.guarantee_note,
+        "nodes": row.nodes,
         "failures": row.failures,
         "next_attempt": _instant(row.next_attempt),
         "last_error": row.last_error_msg,

@@ -308,6 +308,10 @@ def _outbound_schedules(changes: Changes) -> None:
     )
 
 
+def _nodes(changes: Changes) -> None:
+    changes.add_column("gw_job_state", "nodes TEXT")
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -327,4 +331,5 @@ STEPS = (
     Step(17, "subscribers and schedules of the old style; MGW_SUBSCRIBERS, MGW_SCHEDULES", _schedules),
     Step(18, "jobs tell that a limit blocks them, or that they drain; MGW_JOBS has ACTIVITY_REASON", _progress),
     Step(19, "schedules of the older gateway (DBMS_HQADM); DBA_OUTBOUND_SCHEDULES shows them", _outbound_schedules),
+    Step(20, "jobs tell to which nodes of their links they are connected; MGW_JOBS has NODES", _nodes),
 )
