@@ -83,7 +83,7 @@
     const form = event.target;
     if (form.matches("[data-log-in]")) { event.preventDefault(); logIn(form); }
     else if (form.matches("[data-act]")) { event.preventDefault(); act(form, event.submitter); }
-    else if (form.matches("[data-page]")) { event.preventDefault(); show(form, new URLSearchParams(new FormData(form)), event.submitter?.formAction || form.action); }
+    else if (form.matches("[data-page]")) { event.preventDefault(); show(form, new URLSearchParams(new FormData(form)), event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action); }
   });
 
   document.addEventListener("click", async (event) => {
