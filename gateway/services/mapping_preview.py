@@ -19,13 +19,15 @@ from mgw.gateway.aq import Hub
 from mgw.gateway.config.apply import scratch_hub
 from mgw.gateway.config.models import Document, JobModel
 from mgw.gateway.config.running import read_running
+from mgw.gateway.runtime.job_setup import LinkEnd
+from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.definitions import name_in
 from mgw.gateway.services.messages import body_bytes
 from mgw.gateway.services.queue_story import queue_story, some_messages
 from mgw.gateway.services.trial import Outcome, Trial, of_job, read_message
 from mgw.links import registry
-from mgw.links.contract import Delivery
+from mgw.links.contract import Delivery, Link
 from mgw.links.inspection import ShowsMessages
 from mgw.transforms.errors import ConversionFailure, GatewayError, LinkError
 from mgw.transforms.message import Message
@@ -98,7 +100,7 @@ def preview(hub: Hub, name: str, document: Document, sample: str | None = None) 
             about if message is not None else "",
             lacking,
             outcome,
-            None if outcome is None else _refusal(trial, outcome),
+            None if outcome is None else _refusal(hub, trial, outcome),
             sample if sample is not None else _written(message),
             job.destination,
             job.exception_queue,
@@ -136,7 +138,7 @@ def _first(hub: Hub, name: str, job: JobModel, trial: Trial) -> tuple[str, str, 
         found = _first_of_hub(hub, name, job.source)
         lacking = f"queue {job.source} holds no message now"
         return f"the first message of queue {job.source}", "" if found else lacking, found
-    link = registry.open_link(trial.source.link)
+    link = _opened(hub, trial.source)
     if not isinstance(link, ShowsMessages):
         return "", f"a link of type {trial.source.link.type} shows no message without taking it", None
     try:
@@ -145,6 +147,11 @@ def _first(hub: Hub, name: str, job: JobModel, trial: Trial) -> tuple[str, str, 
         hidden = GatewayAdmin(hub).secrets.redact
         return "", hidden("; ".join(filter(None, (error.what, error.cause)))), None
     return f"the first message of {job.source}", "" if found else f"{job.source} holds no message now", found
+
+
+def _opened(hub: Hub, end: LinkEnd) -> Link:
+    """The link of an end as the running hub has it: the hub for the purpose knows no password."""
+    return registry.open_link(lookup.link(GatewayAdmin(hub), end.link.name).config())
 
 
 def _first_of_hub(hub: Hub, name: str, source: str) -> Delivery | None:
@@ -162,11 +169,11 @@ def _first_of_hub(hub: Hub, name: str, source: str) -> Delivery | None:
     return None
 
 
-def _refusal(trial: Trial, outcome: Outcome) -> ConversionFailure | None:
+def _refusal(hub: Hub, trial: Trial, outcome: Outcome) -> ConversionFailure | None:
     """Why the messaging system of the destination cannot take one of the messages; nobody is connected."""
     if trial.target is None or not outcome.messages:
         return None
-    destination = registry.open_link(trial.target.link).destination(trial.target.use)
+    destination = _opened(hub, trial.target).destination(trial.target.use)
     try:
         for message in outcome.messages:
             destination.encode(message)

@@ -16,6 +16,8 @@ from mgw.transforms.message import Header, Message, ValueType
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.web import Answer, Caller, serving
 
+SECRET = "not-to-be-shown"
+
 
 @pytest.fixture
 def broker() -> Iterator[MemoryBroker]:
@@ -26,7 +28,8 @@ def broker() -> Iterator[MemoryBroker]:
 @pytest.fixture
 def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
     with gateway_on(f"sqlite:///{tmp_path}/hub.db") as made:
-        made.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        broker.users = {"gateway": SECRET}
+        made.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, username="gateway", password=SECRET)
         yield made
 
 
@@ -40,6 +43,7 @@ def sent(web: Caller, path: str, **fields: str) -> str:
     """The page that answers a form."""
     answer: Answer = web("POST", f"/setup/{path}", body=urlencode(fields).encode(), accept="text/html")
     assert answer.status == 200, answer.body
+    assert SECRET.encode() not in answer.body
     return unescape(answer.body.decode())
 
 
