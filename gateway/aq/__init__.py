@@ -71,7 +71,16 @@ if TYPE_CHECKING:
         TypeInfo,
         Visibility,
     )
-    from mgw.gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, agent_name, qualified, shown_key, user_name
+    from mgw.gateway.aq.names import (
+        DEFAULT_SCHEMA,
+        JOB_SUBSCRIBER,
+        QualifiedName,
+        agent_name,
+        is_of_job,
+        qualified,
+        shown_key,
+        user_name,
+    )
     from mgw.gateway.aq.options import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS, number_of
     from mgw.gateway.aq.payloads import forms as payload_forms
     from mgw.gateway.aq.payloads import transformations_sql as transformation_catalog
@@ -131,6 +140,7 @@ __all__ = [
     "HELD_BY_PLAN",
     "HUB_VIEW_COLUMNS",
     "INFINITE",
+    "JOB_SUBSCRIBER",
     "MAX_PAYLOAD",
     "NEW_TYPED_MESSAGE",
     "NO_WAIT",
@@ -212,6 +222,7 @@ __all__ = [
     "drop_hub",
     "functions_schema",
     "hub_clock",
+    "is_of_job",
     "keep_change",
     "libpq_uri",
     "list_functions",
@@ -327,8 +338,10 @@ _HOMES = {
     ),
     "names": (
         "DEFAULT_SCHEMA",
+        "JOB_SUBSCRIBER",
         "QualifiedName",
         "agent_name",
+        "is_of_job",
         "qualified",
         "shown_key",
         "user_name",

@@ -8,12 +8,14 @@ from mgw.gateway.aq.errors import AgentNameInvalid, AgentNameReserved, NameInval
 
 __all__ = [
     "DEFAULT_SCHEMA",
+    "JOB_SUBSCRIBER",
     "MAX_AGENT_NAME",
     "MAX_QUEUE_NAME",
     "QualifiedName",
     "agent_key",
     "agent_name",
     "bare_agent",
+    "is_of_job",
     "qualified",
     "shown_key",
     "user_name",
@@ -24,6 +26,8 @@ MAX_QUEUE_NAME = 122  # bytes, AQ guide 12.2 §2.1
 MAX_SCHEMA_NAME = 128
 MAX_AGENT_NAME = 128
 MAX_ADDRESS = 1024
+#: What the names of subscribers begin with that jobs of the gateway have; the name of the job follows.
+JOB_SUBSCRIBER = "MGW_"
 _PUNCTUATION = frozenset("_$#-/+")
 
 
@@ -145,6 +149,11 @@ def bare_agent(text: str) -> str:
 def agent_key(text: str) -> str:
     """What compares of the name of an agent, however an application writes it."""
     return bare_agent(text).upper()
+
+
+def is_of_job(subscriber: str | None) -> bool:
+    """Whether a subscriber is that of a job of the gateway: it comes and goes with the job."""
+    return subscriber is not None and subscriber.upper().startswith(JOB_SUBSCRIBER)
 
 
 def agent_name(text: str | None, *, what: str = "agent") -> str | None:

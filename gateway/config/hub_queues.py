@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueInUse, SubscriberInfo
+from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueInUse, SubscriberInfo, is_of_job
 from mgw.gateway.config.forms import hub_name, inline_table, queue_table_of
 from mgw.gateway.config.holding import made_for
 from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
@@ -136,7 +136,7 @@ def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
 def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberModel], *, force: bool = False) -> None:
     """Bring the subscribers of a queue, apart from those of jobs, to what is wanted."""
     found = admin.queue_subscribers(queue)
-    held = {each.name.upper(): each for each in found if each.name and not each.name.upper().startswith("MGW_")}
+    held = {each.name.upper(): each for each in found if each.name and not is_of_job(each.name)}
     for name, each in wanted.items():
         known = held.pop(name.upper(), None)
         if known is not None and known.delivery_mode != each.delivery_mode:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType, SubscriberInfo
+import sqlalchemy as sa
+
+from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType, SubscriberInfo, is_of_job
 from mgw.gateway.config.forms import hub_name, queue_table_of
 from mgw.gateway.config.models import (
     AgentModel,
@@ -161,7 +163,7 @@ def _subscribers(found: Iterable[SubscriberInfo]) -> dict[str, dict[str, Any]]:
     """Settings of subscribers by queue and name; those of jobs come with the jobs."""
     subscribers: dict[str, dict[str, Any]] = {}
     for each in found:
-        if each.name and not each.name.upper().startswith("MGW_"):
+        if each.name and not is_of_job(each.name):
             values = {
                 "rule": each.rule,
                 "transformation": each.transformation,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from mgw.gateway.aq import QueueRef, RuleFunction
+from mgw.gateway.aq import JOB_SUBSCRIBER, QueueRef, RuleFunction
 from mgw.gateway.definitions.job_words import LEAVING
 from mgw.gateway.definitions.outbound import OutboundSchedule
 from mgw.links.contract import Domain, Endpoint, Guarantee, LinkConfig
@@ -208,7 +208,7 @@ class JobDef:
     @property
     def subscriber(self) -> str:
         """Name of the subscriber that a job has on a multi-consumer queue of the hub."""
-        return f"MGW_{self.name}"
+        return f"{JOB_SUBSCRIBER}{self.name}"
 
     @property
     def hub_queues(self) -> tuple[str, ...]:

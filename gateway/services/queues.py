@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mgw.gateway.aq import (
     INFINITE,
+    JOB_SUBSCRIBER,
     Counts,
     Db,
     Held,
@@ -15,6 +16,7 @@ from mgw.gateway.aq import (
     QueueInfo,
     SubscriberInfo,
     TimeManagerReport,
+    is_of_job,
     role_statements,
 )
 from mgw.gateway.aq import queue_backlog as backlog
@@ -37,6 +39,7 @@ __all__ = [
     "administration",
     "create_queue",
     "database_role",
+    "job_of",
     "overview",
     "purge_queue",
     "readers",
@@ -45,8 +48,6 @@ __all__ = [
     "start_queue",
     "switch_queue",
 ]
-
-_OF_JOBS = "MGW_"  # so begin the names of their subscribers
 
 
 def administration(hub: Hub, user: str | None = None) -> QueueAdmin:
@@ -223,6 +224,11 @@ def add_subscriber(
     return next(each for each in readers(hub, full) if (each.subscriber.name or "").upper() == known)
 
 
+def job_of(subscriber: str) -> str | None:
+    """The job that a subscriber belongs to; None: it is nobody's but its own."""
+    return subscriber[len(JOB_SUBSCRIBER) :] if is_of_job(subscriber) else None
+
+
 def remove_subscriber(hub: Hub, name: str, subscriber: str, *, force: bool, by: str) -> Held:
     """End a subscription; what waited for it.
 
@@ -233,11 +239,11 @@ def remove_subscriber(hub: Hub, name: str, subscriber: str, *, force: bool, by: 
         AqError: 24035 there is no such subscriber.
     """
     full = lookup.queue(hub, name)
-    if subscriber.upper().startswith(_OF_JOBS):
+    if (job := job_of(subscriber)) is not None:
         raise OfAJob(
             f"subscriber {subscriber:.200} belongs to a job",
             cause="it goes with the job",
-            cure=f"remove the job instead: mgw jobs remove {subscriber[len(_OF_JOBS) :]:.200}",
+            cure=f"remove the job instead: mgw jobs remove {job:.200}",
         )
     admin = QueueAdmin(hub)
     admin.by = by

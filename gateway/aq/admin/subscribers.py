@@ -26,7 +26,7 @@ from mgw.gateway.aq.errors import (
     TooManySubscribers,
 )
 from mgw.gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, SubscriberInfo
-from mgw.gateway.aq.names import MAX_ADDRESS, agent_name
+from mgw.gateway.aq.names import MAX_ADDRESS, agent_name, is_of_job
 from mgw.gateway.aq.options import SUBSCRIBER_OPTIONS, changed_options, read_options
 from mgw.gateway.aq.queues import catalog_sql as catalog
 from mgw.gateway.aq.queues import consumers_sql, statistics_sql
@@ -128,10 +128,11 @@ class SubscriberProcedures(RemovalProcedures):
                     "created": self.hub.clock.now(),
                 },
             )
+            number = consumers_sql.consumer_id(db, queue, name)
             if rule is not None:
-                translate(db, consumers_sql.consumer_id(db, queue, name))
-            if _is_kept(name):
-                self._keep(conn, "add", "subscriber", None, _info(db, queue, name))
+                translate(db, number)
+            if number is not None and _is_kept(name):
+                self._keep(conn, "add", "subscriber", None, consumers_sql.subscriber(db, number))
 
     def alter_subscriber(
         self,
@@ -159,7 +160,7 @@ class SubscriberProcedures(RemovalProcedures):
             db = Db(conn)
             number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
             name = subscriber if isinstance(subscriber, str) else subscriber.name or ""
-            before = _info(db, queue, name)
+            before = consumers_sql.subscriber(db, number)
             consumers_sql.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
             if options is not None:
                 held = read_options(consumers_sql.options_of(db, number))
@@ -168,7 +169,7 @@ class SubscriberProcedures(RemovalProcedures):
             if rule is not None:
                 translate(db, number)
             if _is_kept(name):
-                self._keep(conn, "alter", "subscriber", before, _info(db, queue, name))
+                self._keep(conn, "alter", "subscriber", before, consumers_sql.subscriber(db, number))
 
     def remove_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, force: bool = True, move_to: str | None = None
@@ -196,7 +197,7 @@ class SubscriberProcedures(RemovalProcedures):
             held = removal_sql.held_by_consumer(db, consumer)
             shown = subscriber if isinstance(subscriber, str) else subscriber.name or subscriber.address
             removal = Removal("remove subscriber", f"{shown} of queue {queue.full_name}", held, move_to)
-            before = _info(db, queue, shown or "")
+            before = consumers_sql.subscriber(db, consumer)
             removal = replace(removal, kind="subscriber", before=shown_object(before))
             self._settle(conn, removal, [(queue, consumer)], force=force)
             consumers_sql.remove_subscriber(db, consumer)
@@ -270,12 +271,7 @@ class SubscriberProcedures(RemovalProcedures):
 
 def _is_kept(name: str) -> bool:
     """Whether the audit tells of a subscriber by itself; those of jobs come and go with the jobs."""
-    return bool(name) and not name.upper().startswith("MGW_")
-
-
-def _info(db: Db, queue: QueueRef, name: str) -> SubscriberInfo | None:
-    found = consumers_sql.list_subscribers(db, queue)
-    return next((each for each in found if (each.name or "").upper() == name.strip('"').upper()), None)
+    return bool(name) and not is_of_job(name)
 
 
 def _delivery_mode(given: str, name: str | None) -> DeliveryMode:

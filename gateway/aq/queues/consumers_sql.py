@@ -26,6 +26,7 @@ __all__ = [
     "require_consumer_of",
     "set_options",
     "set_rule",
+    "subscriber",
     "subscribers_for",
     "upsert_subscriber",
 ]
@@ -130,7 +131,15 @@ def subscribers_for(db: Db, queue: QueueRef) -> list[tuple[int, str, str | None]
 
 def list_subscribers(db: Db, queue: QueueRef | None = None) -> list[SubscriberInfo]:
     """Subscribers of one queue, or of all."""
-    where, params = ("AND c.queue_id = ?", (queue.id,)) if queue else ("", ())
+    return _subscribers(db, *(("AND c.queue_id = ?", (queue.id,)) if queue else ("", ())))
+
+
+def subscriber(db: Db, number: int) -> SubscriberInfo | None:
+    """The subscriber with this id, or None."""
+    return next(iter(_subscribers(db, "AND c.id = ?", (number,))), None)
+
+
+def _subscribers(db: Db, where: str, params: tuple[int, ...]) -> list[SubscriberInfo]:
     rows = db.rows(
         f"""SELECT {_SUBSCRIBER.sql} FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
              WHERE c.is_subscriber = 1 {where} ORDER BY q.name_key, c.id""",

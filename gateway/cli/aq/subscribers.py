@@ -107,5 +107,7 @@ def remove(
 
 
 def _not_of_a_job(name: str, verb: str) -> None:
-    if name.upper().startswith("MGW_"):
-        fail(f"subscriber {name} belongs to a job; {verb} the job instead: mgw jobs {verb} {name[4:]}")
+    from mgw.gateway.services.queues import job_of
+
+    if (job := job_of(name)) is not None:
+        fail(f"subscriber {name} belongs to a job; {verb} the job instead: mgw jobs {verb} {job}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mgw.gateway.aq import COMPATIBLE, QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS, qualified
+from mgw.gateway.aq import COMPATIBLE, QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS, is_of_job, qualified
 from mgw.gateway.config.checks.context import Context
 from mgw.gateway.config.findings import Path, errors
 from mgw.gateway.config.forms import hub_name, inline_table
@@ -135,7 +135,7 @@ def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mappi
         ctx.source.error("bad-value", below, f"{kind} has no subscribers", cure)
     for name, each in subscribers.items():
         place = (*below, name)
-        if name.upper().startswith("MGW_"):
+        if is_of_job(name):
             ctx.source.error("bad-value", place, f"{name!r}: names with MGW_ belong to jobs", "use another name")
         try:
             agent_name(name, what="subscriber")
