@@ -118,10 +118,11 @@ def _done(
 
 
 def _await_agents(admin: GatewayAdmin) -> None:
-    """Wait until running agents have removed the jobs that are marked for it; what these use can be removed then."""
+    """Wait until running agents have removed the jobs and subscribers that are marked for it; what these use can be
+    removed then."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and any(
-        admin.agent_state(job.agent).alive(admin.clock.now()) for job in admin.list_jobs() if job.status.leaving
+        admin.agent_state(job.agent).alive(admin.clock.now()) for job in admin.list_subscribers() if job.status.leaving
     ):
         time.sleep(_PAUSE)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, is_of_job
 from mgw.gateway.config.forms import hub_name
+from mgw.gateway.definitions.objects import JobDef, ScheduleDef, key
 from mgw.gateway.services.admin import GatewayAdmin
 
 __all__ = ["User", "users_of"]
@@ -13,9 +14,11 @@ __all__ = ["User", "users_of"]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """What uses an object: ``link``, ``foreign_queues``, ``jobs`` or ``subscribers``.
+    """What uses an object.
 
     Attributes:
+        section: ``foreign_queues``, ``jobs`` or ``subscribers``; of the old style, where the other half of a job is
+            missing, ``old_subscribers`` or ``old_schedules``.
         told: how, in words.
         stays: the object cannot go before it.
     """
@@ -32,23 +35,46 @@ def users_of(hub: Hub, section: str, name: str) -> list[User]:
     if section == "jobs":
         return []
     if section == "links":
-        jobs = [job for job in admin.list_jobs() if job.uses_link(name)]
+        jobs = [job for job in admin.list_subscribers() if job.uses_link(name)]
         queues = [each for each in admin.list_foreign_queues() if each.link.upper() == name.upper()]
         return [
-            *(User("jobs", job.name, "job, which carries messages over it") for job in jobs),
+            *(_user(job, "which carries messages over it") for job in jobs),
+            *(_alone(each, "of messages over it") for each in _schedules(admin) if key(each.link) == key(name)),
             *(User("foreign_queues", f"{each.name}@{each.link}", "foreign queue at it") for each in queues),
         ]
     wanted = hub_name(name)
     found = [
-        User("jobs", job.name, f"job, of which it is the {end.replace('_', ' ')}")
-        for job in admin.list_jobs()
+        _user(job, f"of which it is the {end.replace('_', ' ')}")
+        for job in admin.list_subscribers()
         for end in ("source", "destination", "exception_queue")
         if (place := getattr(job, end)) is not None and hub_name(place) == wanted
+    ]
+    found += [
+        _alone(schedule, f"of which it is the {end}")
+        for schedule in _schedules(admin)
+        for end in ("source", "destination")
+        if hub_name(getattr(schedule, end)) == wanted
     ]
     if section == "queues":
         found += [
             User("subscribers", each.name, "subscriber, whose messages go with it", stays=False)
             for each in admin.aq.queue_subscribers(name)
-            if each.name and not each.name.upper().startswith("MGW_")
+            if each.name and not is_of_job(each.name)
         ]
     return found
+
+
+def _user(job: JobDef, told: str) -> User:
+    if job.schedule is not None:
+        return User("jobs", job.name, f"job, {told}")
+    return User("old_subscribers", job.name, f"subscriber without a schedule, {told}")
+
+
+def _schedules(admin: GatewayAdmin) -> list[ScheduleDef]:
+    """The schedules without a subscriber; the others are part of jobs."""
+    parts = {key(job.schedule) for job in admin.list_jobs() if job.schedule is not None}
+    return [each for each in admin.list_schedules() if key(each.name) not in parts]
+
+
+def _alone(schedule: ScheduleDef, told: str) -> User:
+    return User("old_schedules", schedule.name, f"schedule without a subscriber, {told}")
