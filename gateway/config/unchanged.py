@@ -87,6 +87,8 @@ def _values(model: Any, other: Any, ours: Mapping[str, object]) -> object:
     if isinstance(model, QueueModel):
         both_own = model.queue_table is None and isinstance(other, QueueModel) and other.queue_table is None
         left_out = {"queue_table"} if both_own else _OF_THE_TABLE | {"queue_table"}
+        if model.type != "NORMAL":  # nobody can enqueue there: that direction says nothing
+            left_out |= {"enqueue"}
         return {key: value for key, value in values.items() if key not in left_out}
     return values
 

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from mgw.gateway.aq import QueueAdmin
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
+from mgw.gateway.config.running import read_queue
+from mgw.gateway.config.unchanged import Seen
+from mgw.gateway.services.admin import Overtaken
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.generations import generations
 from mgw.gateway.services.removal_preview import users_of
@@ -62,6 +66,21 @@ def document(text: str) -> Document:
     checked = check_source(load_text(text, "test"))
     assert checked.ok, checked.findings
     return checked.document
+
+
+# -------------------------------------------------------------------------------------------------------- somebody else
+
+
+def test_an_exception_queue_that_was_stopped_for_its_removal_is_as_it_was_seen(gateway: Gateway) -> None:
+    queues = QueueAdmin(gateway.hub)
+    queues.create_queue("FAILED", "Q_TAB", queue_type="EXCEPTION_QUEUE")
+    queues.start_queue("FAILED", enqueue=False)
+    seen = Seen("queues", "FAILED", read_queue(queues, "FAILED"))
+    queues.stop_queue("FAILED")
+    with gateway.hub.write() as conn:
+        seen.require(gateway.hub, conn, enqueue=False, dequeue=False)
+        with pytest.raises(Overtaken):
+            seen.require(gateway.hub, conn)
 
 
 # -------------------------------------------------------------------------------------------------- what is said before
