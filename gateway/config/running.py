@@ -23,11 +23,13 @@ from mgw.gateway.config.models import (
 )
 from mgw.gateway.config.object_types import read_types
 from mgw.gateway.config.security import read_agents, read_grants
-from mgw.gateway.definitions.objects import AgentDef, JobDef, LinkDef
+from mgw.gateway.definitions.objects import AgentDef, ForeignQueueDef, JobDef, LinkDef, TransformationDef, split_foreign
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state import catalog
+from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["read_queue", "read_queue_table", "read_running", "read_section"]
+__all__ = ["read_defined", "read_queue", "read_queue_table", "read_running", "read_section"]
 
 
 def read_running(hub: Hub) -> Document:
@@ -42,7 +44,9 @@ def read_running(hub: Hub) -> Document:
     """
     admin = GatewayAdmin(hub)
     tables, queues = _queues(admin)
-    sections: dict[str, Any] = {section: read(admin) for section, read in _READERS.items()}
+    sections: dict[str, Any] = {section: read(admin.aq) for section, read in _OF_HUB.items()}
+    with hub.read() as conn:
+        sections |= {section: read(conn, admin.secrets) for section, read in _OF_GATEWAY.items()}
     return Document(
         settings=SettingsModel(
             transform_modules=admin.aq.modules(),
@@ -65,19 +69,47 @@ def read_section(hub: Hub, section: str) -> dict[str, Any]:
     if section in ("queue_tables", "queues"):
         tables, queues = _queues(admin)
         return dict[str, Any](tables if section == "queue_tables" else queues)
-    return _READERS[section](admin)
+    if section in _OF_HUB:
+        return _OF_HUB[section](admin.aq)
+    with hub.read() as conn:
+        return _OF_GATEWAY[section](conn, admin.secrets)
 
 
-def _agent(admin: GatewayAdmin, agent: AgentDef) -> AgentModel:
+def read_defined(conn: sa.Connection, secrets: Secrets, section: str, name: str) -> Any:
+    """One agent, link, foreign queue, transformation or job as :func:`read_running` has it; None: there is none.
+
+    Raises:
+        ConfigInvalid: a stored secret cannot be decrypted.
+    """
+    if section == "agents":
+        agent = catalog.get_agent(conn, name)
+        return None if agent is None else _agent(conn, secrets, agent)
+    if section == "links":
+        link = catalog.get_link(conn, name, secrets)
+        return None if link is None else _link(link)
+    if section == "foreign_queues":
+        parts = split_foreign(name)
+        queue = None if parts is None else catalog.get_foreign_queue(conn, *parts)
+        return None if queue is None else _foreign_queue(queue)
+    if section == "transformations":
+        found = catalog.get_transformation(conn, name)
+        return None if found is None else _transformation(found)
+    job = catalog.get_job(conn, name)
+    return _job(job) if job is not None and _is_defined(job) else None
+
+
+def _agent(conn: sa.Connection, secrets: Secrets, agent: AgentDef) -> AgentModel:
     values: dict[str, Any] = {
         name: getattr(agent, name)
         for name in ("max_threads", "max_memory", "username", "database", "conntype", "service", "initfile")
     }
     options: dict[str, str | None] = {
-        option.name: option.value for option in admin.list_agent_options(agent.name) if not option.encrypted
+        option.name: option.value
+        for option in catalog.list_agent_options(conn, agent.name, None)
+        if not option.encrypted
     }
     try:
-        password = admin.agent_password(agent.name)
+        password = catalog.agent_password(conn, agent.name, secrets)
     except ConfigInvalid:  # the agent does not use it: no reason to refuse everything
         password = None
     return AgentModel(**values, password=password, comment=agent.comments, options=options)
@@ -207,44 +239,42 @@ def _shape(table: QueueTableInfo) -> dict[str, Any]:
     }
 
 
-def _foreign_queues(admin: GatewayAdmin) -> dict[str, Any]:
-    return {
-        f"{queue.name}@{queue.link}": ForeignQueueModel(
-            provider_queue=queue.provider_queue,
-            domain=queue.domain.value if queue.domain else None,
-            options=dict(queue.options),
-            comment=queue.comments,
-        )
-        for queue in admin.list_foreign_queues()
-    }
+def _foreign_queue(queue: ForeignQueueDef) -> ForeignQueueModel:
+    return ForeignQueueModel(
+        provider_queue=queue.provider_queue,
+        domain=queue.domain.value if queue.domain else None,
+        options=dict[str, str | None](queue.options),
+        comment=queue.comments,
+    )
 
 
-def _transformations(admin: GatewayAdmin) -> dict[str, Any]:
-    return {
-        each.name: TransformationModel.model_validate(
-            {
-                "from_type": each.from_type,
-                "to_type": each.to_type,
-                "comment": each.comments,
-                "definition": dict(each.definition),
-            }
-        )
-        for each in admin.list_transformations()
-    }
+def _transformation(each: TransformationDef) -> TransformationModel:
+    values = {"from_type": each.from_type, "to_type": each.to_type, "comment": each.comments}
+    return TransformationModel.model_validate(values | {"definition": dict(each.definition)})
 
 
-def _jobs(admin: GatewayAdmin) -> dict[str, Any]:
-    return {job.name: _job(job) for job in admin.list_jobs() if not job.status.leaving and job.outbound is None}
+def _is_defined(job: JobDef) -> bool:
+    return not job.status.leaving and job.outbound is None
+
+
+def _agents(conn: sa.Connection, secrets: Secrets) -> dict[str, Any]:
+    return {agent.name: _agent(conn, secrets, agent) for agent in catalog.list_agents(conn)}
 
 
 #: How each section is read; queue tables and queues are read together.
-_READERS: dict[str, Callable[[GatewayAdmin], dict[str, Any]]] = {
-    "agents": lambda admin: {agent.name: _agent(admin, agent) for agent in admin.list_agents()},
-    "links": lambda admin: {link.name: _link(link) for link in admin.list_links()},
-    "foreign_queues": _foreign_queues,
-    "object_types": lambda admin: dict(read_types(admin.aq)),
-    "transformations": _transformations,
-    "jobs": _jobs,
-    "aq_agents": lambda admin: dict(read_agents(admin.aq)),
-    "grants": lambda admin: dict(read_grants(admin.aq)),
+_OF_GATEWAY: dict[str, Callable[[sa.Connection, Secrets], dict[str, Any]]] = {
+    "agents": _agents,
+    "links": lambda conn, secrets: {link.name: _link(link) for link in catalog.list_links(conn, secrets)},
+    "foreign_queues": lambda conn, _: {
+        f"{queue.name}@{queue.link}": _foreign_queue(queue) for queue in catalog.list_foreign_queues(conn)
+    },
+    "transformations": lambda conn, _: {
+        each.name: _transformation(each) for each in catalog.list_transformations(conn)
+    },
+    "jobs": lambda conn, _: {job.name: _job(job) for job in catalog.list_jobs(conn) if _is_defined(job)},
+}
+_OF_HUB: dict[str, Callable[[QueueAdmin], dict[str, Any]]] = {
+    "object_types": lambda admin: dict(read_types(admin)),
+    "aq_agents": lambda admin: dict(read_agents(admin)),
+    "grants": lambda admin: dict(read_grants(admin)),
 }

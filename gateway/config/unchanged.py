@@ -1,12 +1,14 @@
-"""Whether an object of the hub's queues still is as a plan saw it, asked in the transaction that changes it.
+"""Whether an object still is as a plan saw it, asked in the transaction that changes it.
 
 Those who change objects by a plan wait here for each other; so nobody overwrites what another has just changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,13 +18,14 @@ from mgw.gateway.config.forms import hub_name, queue_table_of, user_key
 from mgw.gateway.config.models import NOUNS, QueueModel, QueueTableModel
 from mgw.gateway.config.object_types import read_type
 from mgw.gateway.config.plan import Action, Verb
-from mgw.gateway.config.running import read_queue, read_queue_table
+from mgw.gateway.config.running import read_defined, read_queue, read_queue_table
 from mgw.gateway.config.security import read_agents, read_grants
-from mgw.gateway.services.admin import Overtaken
+from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.state import catalog
 
-__all__ = ["Seen", "seen_of", "unaffected"]
+__all__ = ["Seen", "resting_on", "seen_of", "unaffected"]
 
+_OF_GATEWAY = frozenset(("agents", "links", "foreign_queues", "transformations", "jobs"))
 _OF_THE_TABLE = QueueTableModel.model_fields.keys() - {"comment"}
 
 
@@ -52,7 +55,14 @@ class Seen:
         if not self.known:
             return
         catalog.lock_administration(conn)
-        found = _READERS[self.section](QueueAdmin(hub, conn), self.name)
+        self.compare(_READERS[self.section](QueueAdmin(hub, conn), self.name), ours)
+
+    def compare(self, found: Any, ours: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Compare it with the object as it is now; ``ours`` as for :meth:`require`.
+
+        Raises:
+            Overtaken: it is not so any more.
+        """
         if _values(self.model, found, ours) != _values(found, self.model, {}):
             what = "exists now" if self.model is None else "is gone" if found is None else "was changed"
             raise Overtaken(
@@ -62,9 +72,43 @@ class Seen:
             )
 
 
+class _Guard:
+    """An object of the gateway that one step changes, in one transaction or several."""
+
+    def __init__(self, admin: GatewayAdmin, seen: Seen) -> None:
+        self._secrets = admin.secrets
+        self._seen = seen
+
+    def before(self, conn: sa.Connection) -> None:
+        """See :class:`mgw.gateway.services.admin.Guard`."""
+        self._seen.compare(self._found(conn))
+
+    def after(self, conn: sa.Connection) -> None:
+        """What the step has made of it is what its next change rests on."""
+        self._seen = replace(self._seen, model=self._found(conn))
+
+    def _found(self, conn: sa.Connection) -> Any:
+        return read_defined(conn, self._secrets, self._seen.section, self._seen.name)
+
+
+@contextmanager
+def resting_on(admin: GatewayAdmin, seen: Seen) -> Iterator[None]:
+    """What ``admin`` changes in the block are changes of one object of the gateway, each in a transaction in which the
+    object was found to be as it was seen.
+
+    Raises:
+        Overtaken: it is not so any more; that change was not made.
+    """
+    admin.guard = _Guard(admin, seen) if seen.known and seen.section in _OF_GATEWAY else None
+    try:
+        yield
+    finally:
+        admin.guard = None
+
+
 def seen_of(action: Action) -> Seen:
     """What a step rests on."""
-    known = action.section in _READERS and (action.before is not None or action.verb is Verb.CREATE)
+    known = action.section in (*_READERS, *_OF_GATEWAY) and (action.before is not None or action.verb is Verb.CREATE)
     return Seen(action.section, action.name, action.before, known)
 
 

@@ -80,7 +80,7 @@ class Way:
         Raises:
             Overtaken: something was changed since; nothing was done.
             GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before
-                it are done.
+                it are done. A step is refused as well where somebody else has changed its object since the plan.
         """
         admin = GatewayAdmin(hub)
         if {admin.snapshot_version(), self.version if seen is None else seen} != {self.version}:
@@ -90,7 +90,7 @@ class Way:
                 cure="look at the plan again, and try again",
             )
         under = Undertaking("roll back to", "generation", str(self.number))
-        return apply_actions(admin, self.document, self.actions, force=force, under=under)
+        return apply_actions(admin, self.document, self.actions, force=force, under=under, version=self.version)
 
 
 def generations(hub: Hub, limit: int, *, before: int | None = None) -> list[Generation]:

@@ -18,6 +18,8 @@ from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import GatewayError
 
 BEFORE: dict[str, Any] = {
+    "agents": {"second": {"max_threads": 3}},
+    "links": {"mem": {"type": "memory", "max_connections": 7}},
     "object_types": {"LINE": {"attributes": {"X": "NUMBER"}}},
     "queue_tables": {"SHARED": {"comment": "as it was"}},
     "queues": {
@@ -30,6 +32,11 @@ BEFORE: dict[str, Any] = {
 }
 #: What each of two wants of every object: their changes are of different settings, or of parts of one.
 MINE: dict[str, Any] = {
+    "agents": {"second": {"max_threads": 3, "comment": "mine", "options": {"workers": "2"}}, "new": {"max_threads": 4}},
+    "links": {
+        "mem": {"type": "memory", "max_connections": 7, "comment": "mine"},
+        "new": {"type": "memory", "max_connections": 1},
+    },
     "queue_tables": {"SHARED": {"comment": "mine"}},
     "queues": {
         "ONE": {"subscribers": {"first": {}, "mine": {}}, "comment": "mine", "multiple_consumers": True},
@@ -40,6 +47,8 @@ MINE: dict[str, Any] = {
     "grants": {"otto": {"system_privileges": ["ENQUEUE_ANY", "DEQUEUE_ANY"]}, "new": {"roles": ["AQ_USER_ROLE"]}},
 }
 OTHER: dict[str, Any] = {
+    "agents": {"second": {"max_threads": 9}, "new": {"max_threads": 5}},
+    "links": {"mem": {"type": "memory", "max_connections": 9}, "new": {"type": "memory", "max_connections": 2}},
     "queue_tables": {"SHARED": {"comment": "another's"}},
     "queues": {
         "ONE": {"subscribers": {"first": {}, "other": {}}, "multiple_consumers": True},
@@ -96,7 +105,7 @@ def test_a_removal_is_refused_where_its_object_was_changed_since_the_plan(two: t
 
 def test_two_who_do_the_same_are_both_served(two: tuple[Hub, Hub]) -> None:
     one, other = two
-    wanted = {"queues": MINE["queues"], "aq_agents": MINE["aq_agents"], "grants": MINE["grants"]}
+    wanted = {name: MINE[name] for name in ("agents", "links", "queues", "aq_agents", "grants")}
     plan = plan_for(one, _document(wanted))
     Changes(other).apply(wanted)
     done = list(apply_actions(GatewayAdmin(one), _document(wanted), plan))

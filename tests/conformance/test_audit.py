@@ -15,6 +15,7 @@ from mgw.gateway.config.export import export_text
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
+from mgw.gateway.services.admin import Overtaken
 from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.authors import acts, by_command, same_author
 from mgw.gateway.services.definition_changes import Changes, Invalid
@@ -254,9 +255,9 @@ def test_what_was_interrupted_or_refused_says_so(gateway: Gateway) -> None:
     steps = apply_actions(gateway.admin, wanted, plan_for(gateway.hub, wanted))
     assert next(each for each in steps if each.changes_hub)
     gateway.admin.create_msgsystem_link("other", "MEMORY", {})
-    gateway.admin.register_foreign_queue("in", "mem", domain="QUEUE")
-    with pytest.raises(AdminError, match="already exists"):
+    gateway.admin.register_foreign_queue("in", "mem", "elsewhere", domain="QUEUE")
+    with pytest.raises(Overtaken, match="exists now"):
         list(steps)
     refused = generations(gateway.hub, 3)[-1]
-    assert refused.result.startswith("failed at foreign queue in@mem: foreign queue in@mem already exists")
+    assert refused.result.startswith("failed at foreign queue in@mem: foreign queue in@mem exists now")
     assert [told(each) for each in refused.changes] == ["create link rabbit"]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from mgw.gateway.aq import QueueAdmin
+from mgw.gateway.config.apply import apply_actions, plan_for
+from mgw.gateway.config.export import export_text
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
 from mgw.gateway.config.running import read_queue
 from mgw.gateway.config.unchanged import Seen
-from mgw.gateway.services.admin import Overtaken
+from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
-from mgw.gateway.services.generations import generations
+from mgw.gateway.services.generations import generations, way_back
 from mgw.gateway.services.removal_preview import users_of
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.ready_hubs import ready_file
@@ -68,7 +70,74 @@ def document(text: str) -> Document:
     return checked.document
 
 
+# ---------------------------------------------------------------------------------------------------- what is restored
+
+
+def _create(admin: GatewayAdmin) -> None:
+    admin.create_agent("third", options={"workers": 4})
+    admin.create_msgsystem_link("other", "MEMORY", {"timeout": 1}, agent_name="third")
+    admin.register_foreign_queue("new", "other", domain="QUEUE")
+    admin.create_transformation("later", "BASIC", "BASIC", {"function": "mgw.transforms.builtin:uppercase"})
+    admin.create_job("more", "INBOUND", "new@other", "Q", transformation="later", enabled=False)
+
+
+def _alter(admin: GatewayAdmin) -> None:
+    admin.alter_agent("second", max_threads=9, comment="altered")
+    admin.set_agent_option("second", "workers", 5)
+    admin.alter_agent(max_threads=5, comment=None)
+    admin.alter_msgsystem_link("mem", {"timeout": 9}, comment="altered")
+    admin.alter_msgsystem_link("rabbit", {"password": "n3wer"})
+    admin.alter_transformation(
+        "step", definition={"function": "mgw.transforms.builtin:uppercase", "where": "priority < 4"}, comment="altered"
+    )
+    admin.alter_job("carry", rule="1 = 1", transformation=None, options={"MsgBatchSize": 40}, comments="altered")
+    admin.disable_job("carry")
+
+
 # -------------------------------------------------------------------------------------------------------- somebody else
+
+
+def _touch(admin: GatewayAdmin, section: str, name: str) -> None:
+    touches: dict[str, Callable[[], object]] = {
+        "agents": lambda: admin.alter_agent(name, comment="touched"),
+        "links": lambda: admin.alter_msgsystem_link(name, comment="touched"),
+        "transformations": lambda: admin.alter_transformation(name, comment="touched"),
+        "jobs": lambda: admin.alter_job(name, comments="touched"),
+    }
+    touches[section]()
+
+
+def test_what_was_changed_since_the_plan_is_not_overwritten(gateway: Gateway) -> None:
+    _alter(gateway.admin)
+    _create(gateway.admin)
+    way = way_back(gateway.hub, first(gateway))
+    for action in [each for each in way.actions if each.changes_hub and each.section != "foreign_queues"]:
+        _touch(gateway.admin, action.section, action.name)
+        changed = export_text(gateway.hub)
+        with pytest.raises(Overtaken, match=f"{action.object} was changed"):
+            list(apply_actions(GatewayAdmin(gateway.hub), way.document, [action]))
+        assert export_text(gateway.hub) == changed
+    with pytest.raises(Overtaken, match="the definitions were changed"):
+        way.go(gateway.hub)
+    steps = way_back(gateway.hub, first(gateway)).go(gateway.hub)
+    gateway.admin.alter_msgsystem_link("mem", comment="between the comparison and the first step")
+    with pytest.raises(Overtaken, match="the definitions were changed"):
+        list(steps)
+
+
+def test_what_somebody_else_has_just_removed_is_done(gateway: Gateway) -> None:
+    _create(gateway.admin)
+    plan = plan_for(gateway.hub, document(BASE), prune=True)
+    removals = [each.object for each in plan if each.changes_hub]
+    assert removals == ["job more", "transformation later", "foreign queue new@other", "link other", "agent third"]
+    gateway.admin.remove_job("more")
+    gateway.admin.drop_transformation("later")
+    gateway.admin.unregister_foreign_queue("new", "other")
+    gateway.admin.remove_msgsystem_link("other")
+    gateway.admin.remove_agent("third")
+    done = apply_actions(GatewayAdmin(gateway.hub), document(BASE), plan)
+    assert not any(each.changes_hub for each in done)
+    assert generations(gateway.hub, 1)[0].what == "remove agent third"
 
 
 def test_an_exception_queue_that_was_stopped_for_its_removal_is_as_it_was_seen(gateway: Gateway) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import AdminError, GatewayError
 
-__all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "Overtaken", "check_identifier", "check_text"]
+__all__ = ["NO_CHANGE", "Administration", "Guard", "NoChange", "Ora", "Overtaken", "check_identifier", "check_text"]
 
 
 class NoChange(Enum):
@@ -155,6 +155,20 @@ def refused(error: GatewayError, number: int = Ora.INVALID_VALUE) -> AdminError:
     return AdminError(error.what, cause=error.cause, cure=error.cure, number=number)
 
 
+class Guard(Protocol):
+    """Looks at every change in its transaction: whether it rests on what is there."""
+
+    def before(self, conn: sa.Connection) -> None:
+        """Nothing is changed yet.
+
+        Raises:
+            Overtaken: what the change rests on is not so any more.
+        """
+
+    def after(self, conn: sa.Connection) -> None:
+        """The change is made, and nobody else sees it yet."""
+
+
 class Administration:
     """The hub, the secrets, and one transaction per call, one call at a time over all processes.
 
@@ -173,6 +187,7 @@ class Administration:
         self.secrets = secrets if secrets is not None else secrets_of(hub)
         self.clock = clock
         self.expected: int | None = None  # version of the definitions that the changes rest on
+        self.guard: Guard | None = None  # of the object that the changes are of
         self.tell_no_effect = True  # warn in the log of what is stored and means nothing
 
     @contextmanager
@@ -185,7 +200,7 @@ class Administration:
             deed: it is kept although it changes no definition.
 
         Raises:
-            Overtaken: the changes rest on an older version than the hub has.
+            Overtaken: the changes rest on an older version than the hub has, or on another object.
         """
         with self.hub.write() as conn:
             catalog.lock_administration(conn)
@@ -195,11 +210,15 @@ class Administration:
                     cause="another process was faster",
                     cure="look at them, and try again",
                 )
+            if self.guard is not None:
+                self.guard.before(conn)
             before = look(conn, kind, name, self.secrets) if kind else None
             yield conn
             version = catalog.bump_change(conn)
             if kind:
                 self._keep(conn, Changed(verb, kind, name, version=version), before, deed=deed)
+            if self.guard is not None:
+                self.guard.after(conn)
         if self.expected is not None:
             self.expected = version
 
