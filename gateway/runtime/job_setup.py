@@ -111,7 +111,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
             )
         transformation = with_steps(transformation, partial(_definition, snapshot))
     return JobSetup(
-        replace(job, status=JobStatus.READY, resets=0),
+        replace(job, status=JobStatus.READY, resets=0, comments=None),
         _end(snapshot, job, job.source, Direction.INBOUND, hub_id, clock) if kind.from_link else None,
         _end(snapshot, job, job.destination, Direction.OUTBOUND, hub_id, clock) if kind.to_link else None,
         exception_use,

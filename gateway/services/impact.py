@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.config.forms import hub_name
 from mgw.gateway.config.plan import Action, Verb
+from mgw.gateway.definitions.job_options import park_key
 from mgw.gateway.definitions.objects import JobDef, key
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.state import status
@@ -15,6 +17,7 @@ from mgw.gateway.state import status
 __all__ = ["Impact", "impact"]
 
 _QUIET = frozenset(("comment",))  # settings that nothing that runs depends on
+_FOR_ALL = frozenset(("modules", "rule_functions"))  # every job that calls functions knows all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +45,65 @@ def _waiting(count: int) -> str:
 
 def impact(hub: Hub, actions: Sequence[Action]) -> list[Impact]:
     """The jobs, by name; those that are disabled already have nothing to lose."""
-    altered = [action for action in actions if action.verb is Verb.ALTER and _counts(action)]
-    removed = {key(action.name) for action in actions if action.verb is Verb.REMOVE and action.section == "jobs"}
-    if not altered and not removed:
+    counting = [action for action in actions if action.changes_hub and _counts(action)]
+    if not counting:
         return []
-    jobs = [job for job in GatewayAdmin(hub).list_jobs() if job.enabled]
+    admin = GatewayAdmin(hub)
+    jobs = [job for job in admin.list_jobs() if job.enabled]
+    steps = {hub_name(each.name): _steps(each.definition) for each in admin.list_transformations()}
     with hub.read() as conn:
         waiting = {key(row.job_name): row.backlog for row in status.jobs(conn)}
     found = []
     for job in sorted(jobs, key=lambda job: key(job.name)):
-        reasons = tuple(action.object for action in altered if _uses(job, action))
-        gone = key(job.name) in removed
-        if gone or reasons:
-            because = ("removed",) if gone else reasons
-            stops = gone or any(_disables(job, action) for action in altered)
+        using = [action for action in counting if _uses(job, action, steps)]
+        if any(action.verb is Verb.REMOVE and action.section == "jobs" for action in using):
+            found.append(Impact(job.name, ("removed",), True, waiting.get(key(job.name))))
+        elif using:
+            because = tuple(action.object for action in using)
+            stops = any(_stops(job, action) for action in using)
             found.append(Impact(job.name, because, stops, waiting.get(key(job.name))))
     return found
 
 
 def _counts(action: Action) -> bool:
-    return any(change.setting not in _QUIET for change in action.changes)
+    """Whether a step changes what a running job depends on (:class:`mgw.gateway.runtime.job_setup.JobSetup`)."""
+    if action.section in _FOR_ALL:
+        return True
+    if action.verb is Verb.ALTER:
+        settings = {change.setting for change in action.changes}
+        return "definition" in settings if action.section == "transformations" else bool(settings - _QUIET)
+    return action.verb is Verb.REMOVE and action.section == "jobs"  # what else is removed, no job uses
 
 
-def _disables(job: JobDef, action: Action) -> bool:
-    own = action.section == "jobs" and key(action.name) == key(job.name)
-    return own and any((change.setting, change.new) == ("enabled", False) for change in action.changes)
+def _stops(job: JobDef, action: Action) -> bool:
+    """Whether a job does not go on after that."""
+    off = {change.setting for change in action.changes if change.new is False}
+    if action.section == "jobs":
+        return "enabled" in off
+    if action.section != "queues":
+        return False
+    source, *others = job.hub_queues if not job.propagation_type.from_link else ("", *job.hub_queues)
+    reads, writes = hub_name(action.name) == hub_name(source), hub_name(action.name) in map(hub_name, others)
+    return (reads and "dequeue" in off) or (writes and "enqueue" in off)
 
 
-def _uses(job: JobDef, action: Action) -> bool:
+def _uses(job: JobDef, action: Action, steps: Mapping[str, Sequence[str]]) -> bool:
     if action.section == "jobs":
         return key(action.name) == key(job.name)
     if action.section == "links":
         return job.uses_link(action.name)
-    return action.section == "transformations" and any(
-        hub_name(action.name) == hub_name(each) for each in _transformations(job)
-    )
+    if action.section == "queues":
+        return _stops(job, action)
+    if action.section == "modules":
+        return job.transformation is not None
+    if action.section == "rule_functions":
+        return job.transformation is not None or job.rule is not None or park_key(job.options) is not None
+    own = None if job.transformation is None else hub_name(job.transformation)
+    chain = () if own is None else (own, *steps.get(own, ()))
+    return action.section == "transformations" and hub_name(action.name) in chain
 
 
-def _transformations(job: JobDef) -> Iterator[str]:
-    if job.transformation is not None:
-        yield job.transformation
+def _steps(definition: Mapping[str, Any]) -> list[str]:
+    """The transformations that one is a chain of."""
+    steps = definition.get("steps")
+    return [hub_name(each) for each in steps if isinstance(each, str)] if isinstance(steps, list | tuple) else []

@@ -20,6 +20,7 @@ from mgw.gateway.config.unchanged import Seen
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.generations import generations, way_back
+from mgw.gateway.services.impact import impact
 from mgw.gateway.services.removal_preview import users_of
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.ready_hubs import ready_file
@@ -153,6 +154,24 @@ def test_an_exception_queue_that_was_stopped_for_its_removal_is_as_it_was_seen(g
 
 
 # -------------------------------------------------------------------------------------------------- what is said before
+
+
+def test_a_plan_names_each_job_that_restarts_or_stops(gateway: Gateway) -> None:
+    def told(old: str, new: str) -> list[str]:
+        wanted = document(BASE.replace(old, new))
+        return [str(each).partition(":")[0] for each in impact(gateway.hub, plan_for(gateway.hub, wanted))]
+
+    step = "step: {from_type: BASIC, to_type: BASIC, "
+    assert told(
+        f"{step}function: mgw.transforms.builtin:uppercase",
+        f"{step}where: priority < 4, function: mgw.transforms.builtin:uppercase",
+    ) == ["restarts job carry (transformation step)"]
+    assert told(step, f"{step}comment: other, ") == []
+    assert told("Q: {}", "Q: {enqueue: false}") == ["stops job carry (queue Q)"]
+    assert told("Q: {}", "Q: {dequeue: false}") == []
+    assert told("links:", "settings: {transform_modules: [some.module]}\nlinks:") == [
+        "restarts job carry (module some.module)"
+    ]
 
 
 def test_a_removal_tells_subscribers_and_schedules_that_are_no_jobs(gateway: Gateway) -> None:
