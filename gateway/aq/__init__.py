@@ -126,7 +126,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.store.processes import start_of as process_start
     from mgw.gateway.aq.store.schema_part import SchemaPart, Step, plans_view
     from mgw.gateway.aq.store.statements import Db, Row
-    from mgw.gateway.aq.store.tables import BodyType
+    from mgw.gateway.aq.store.tables import WAYS, BodyType
     from mgw.gateway.aq.upkeep import time_manager
     from mgw.gateway.aq.upkeep.time_manager import TimeManagerReport
     from mgw.gateway.aq.views import COLUMNS as HUB_VIEW_COLUMNS
@@ -153,6 +153,7 @@ __all__ = [
     "STORED",
     "SUBSCRIBER_ATTRIBUTES",
     "SUBSCRIBER_OPTIONS",
+    "WAYS",
     "Agent",
     "AqAgent",
     "Author",
@@ -439,7 +440,7 @@ _HOMES = {
         "Db",
         "Row",
     ),
-    "store.tables": ("BodyType",),
+    "store.tables": ("WAYS", "BodyType"),
     "upkeep.time_manager": ("TimeManagerReport",),
     "views": ("HUB_VIEW_COLUMNS=COLUMNS",),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,6 +41,7 @@ def audit(
 
     With --json also the definition before and after; secrets are named, never shown.
     """
+    from mgw.gateway.services.audit_words import values_of
     from mgw.gateway.services.happenings import audit as entries
 
     begin = epoch(since, "--since")
@@ -50,10 +51,10 @@ def audit(
             shown = entries(hub, limit if last is None else _MOST, since=begin, after=last, name=name)[::-1]
             last = max([last or 0, *(each.id for each in shown)])
             if as_json and not follow:
-                print_json([_as_json(each) for each in shown])
+                print_json([values_of(each, moment) for each in shown])
             elif as_json:  # an object a line
                 for each in shown:
-                    print_json(_as_json(each), indent=None)
+                    print_json(values_of(each, moment), indent=None)
             for each in () if as_json else shown:
                 say(_line(each))
             if not follow:
@@ -68,25 +69,3 @@ def _line(each: Audited) -> str:
     number = "" if each.generation is None else f" [{each.generation}]"
     through = "" if each.through is None else f" ({each.through})"
     return f"{second(each.time)} {each.actor}{through}:{number} {told(each)}"
-
-
-def _as_json(each: Audited) -> dict[str, Any]:
-    from mgw.gateway.services.audit_words import presented
-
-    return {
-        "id": each.id,
-        "time": moment(each.time),
-        "actor": each.actor,
-        "through": each.through,
-        "action": each.action,
-        "kind": each.kind,
-        "object": each.object,
-        "before": presented(each.before_change),
-        "after": presented(each.after_change),
-        "generation": each.generation,
-        "version": each.version,
-        "result": each.result,
-        "held": each.messages,
-        "oldest": moment(each.oldest),
-        "moved_to": each.moved_to,
-    }

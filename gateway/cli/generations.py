@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from mgw.gateway.cli.common import EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_
 from mgw.gateway.cli.configure import print_actions, print_done
 from mgw.gateway.cli.jsonform import moment, second
 from mgw.gateway.cli.words import Json
-
-if TYPE_CHECKING:
-    from mgw.gateway.services.generations import Generation
 
 __all__ = ["app", "register"]
 
@@ -46,7 +43,7 @@ def list_(ctx: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
     with open_hub(hub_url(ctx)) as hub:
         found = generations(hub, limit)
     if as_json:
-        print_json([_as_json(each) for each in found])
+        print_json([each.values(moment) | {"changes": len(each.changes)} for each in found])
     elif not found:
         say("nothing was changed so far")
     else:
@@ -99,16 +96,3 @@ def rollback(
             if not typer.confirm("Do that?"):
                 raise typer.Exit(EXIT_FAILED)
         print_done(way.go(hub, force=force), ())
-
-
-def _as_json(each: Generation) -> dict[str, Any]:
-    return {
-        "generation": each.number,
-        "time": moment(each.time),
-        "actor": each.actor,
-        "through": each.through,
-        "version": each.version,
-        "what": each.what,
-        "result": each.result,
-        "changes": len(each.changes),
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mgw.gateway.aq import WAYS
 from mgw.gateway.definitions.job_words import activity_text
 from mgw.gateway.definitions.link_views import column_texts, view_texts
 
@@ -56,7 +57,7 @@ COLUMN_TEXTS = {
     "MGW_AUDIT.GENERATION": "Generation of the definitions that the change is part of; null: it changed none.",
     "MGW_AUDIT.KIND": "Kind of the object: agent, link, foreign queue, job and others; null: it has no definition.",
     "MGW_AUDIT.RESULT": "Of an apply or rollback, in its last row: what it came to.",
-    "MGW_AUDIT.THROUGH": "python, cli, http, sql, agent; null: an earlier release wrote it.",
+    "MGW_AUDIT.THROUGH": f"{', '.join(WAYS)}; null: an earlier release wrote it.",
     "MGW_AUDIT.VERSION": "The metric `mgw_config_generation` with this change; null: it has no part in that.",
     "DBA_OUTBOUND_SCHEDULES.DESTINATION": "Foreign queue that it propagates to.",
     "DBA_OUTBOUND_SCHEDULES.DISABLED": "Y: it was disabled, or has failed for good: ERROR_MSG says why; N.",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from mgw.gateway.aq import WAYS
 from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
 from mgw.gateway.services.happenings import Audited
 
-__all__ = ["differences", "presented", "told"]
+__all__ = ["THROUGH", "differences", "presented", "told", "values_of"]
+
+#: How an actor came to a change, for descriptions.
+THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null: an earlier release wrote it."
 
 
 def told(each: Audited) -> str:
@@ -37,6 +41,27 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
             yield f"{name}: removed"
         elif name in after.get(RENEWED, ()):
             yield f"{name}: *** -> ***"
+
+
+def values_of(each: Audited, moment: Callable[[float | None], Any]) -> dict[str, Any]:
+    """An entry for programs; ``moment``: how a face tells a time."""
+    return {
+        "id": each.id,
+        "time": moment(each.time),
+        "actor": each.actor,
+        "through": each.through,
+        "action": each.action,
+        "kind": each.kind,
+        "object": each.object,
+        "before": presented(each.before_change),
+        "after": presented(each.after_change),
+        "generation": each.generation,
+        "version": each.version,
+        "result": each.result,
+        "held": each.messages,
+        "oldest": moment(each.oldest),
+        "moved_to": each.moved_to,
+    }
 
 
 def presented(values: Mapping[str, Any] | None) -> dict[str, Any] | None:

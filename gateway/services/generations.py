@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mgw.gateway.aq import Hub, Undertaking
 from mgw.gateway.config.apply import apply_actions, plan_for
@@ -50,6 +51,18 @@ class Generation:
     what: str
     result: str
     changes: Sequence[Audited]
+
+    def values(self, moment: Callable[[float], Any]) -> dict[str, Any]:
+        """It without its changes, for programs; ``moment``: how a face tells a time."""
+        return {
+            "generation": self.number,
+            "time": moment(self.time),
+            "actor": self.actor,
+            "through": self.through,
+            "version": self.version,
+            "what": self.what,
+            "result": self.result,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Audited:
     """An entry of the audit. Times are epoch seconds.
 
     Attributes:
-        through: how the actor came: ``python``, ``cli``, ``http``, ``agent``; None: an earlier release wrote it.
+        through: how the actor came, one of :data:`mgw.gateway.aq.WAYS`; None: an earlier release wrote it.
         action: ``create link``, ``purge``.
         kind: of the object; None: it has no definition.
         before_change, after_change: its definition without secrets; None: it was not there, or nothing was changed.

@@ -50,7 +50,7 @@ class Author:
 
     Attributes:
         name: a user of the web face, ``agent NAME``; None: the account of the program and its host.
-        through: how: ``python``, ``cli``, ``http``, ``agent``.
+        through: how: one of :data:`mgw.gateway.aq.store.tables.WAYS`.
     """
 
     name: str | None = None

@@ -67,7 +67,7 @@ class BodyType(IntEnum):
     VALUE = 4
 
 
-#: How an actor came to a change: a program that calls Python, the command line, HTTP, an agent by itself.
+#: How an actor came to a change: a program that calls Python, the command line, HTTP, SQL, an agent by itself.
 WAYS = ("python", "cli", "http", "sql", "agent")
 
 COMMIT_COUNTER = "commit"

@@ -18,7 +18,7 @@ from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.given import Cursor, Limit, Moment, Word, cursor_of, seconds, whence
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.services import happenings
-from mgw.gateway.services.audit_words import presented
+from mgw.gateway.services.audit_words import THROUGH, values_of
 from mgw.gateway.services.feed import Feed, Item, Listener
 from mgw.gateway.services.happenings import Asked, Audited, Happened
 from mgw.transforms.errors import GatewayError
@@ -58,9 +58,7 @@ class AuditModel(BaseModel):
     id: int = Field(description="Grows with every change.")
     time: datetime = Field(description="When it was changed.")
     actor: str = Field(description="Who did it.")
-    through: str | None = Field(
-        description="`cli`, `http`, `python`, `sql` or `agent`; null: an earlier release wrote it."
-    )
+    through: str | None = Field(description=THROUGH)
     action: str = Field(description="`create link`, `alter job`, `purge`, `drop queue` and others.")
     kind: str | None = Field(description="Kind of the object; null: it has no definition.")
     object: str = Field(description="What was changed.")
@@ -95,23 +93,7 @@ def _event(each: Happened) -> EventModel:
 
 def audited(each: Audited) -> AuditModel:
     """An entry of the audit."""
-    return AuditModel(
-        id=each.id,
-        time=moment(each.time),
-        actor=each.actor,
-        through=each.through,
-        action=each.action,
-        kind=each.kind,
-        object=each.object,
-        before=presented(each.before_change),
-        after=presented(each.after_change),
-        generation=each.generation,
-        version=each.version,
-        result=each.result,
-        held=each.messages,
-        oldest=moment(each.oldest),
-        moved_to=each.moved_to,
-    )
+    return AuditModel(**values_of(each, moment))
 
 
 def _before(cursor: str | None) -> int | None:

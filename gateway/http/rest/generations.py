@@ -15,7 +15,8 @@ from mgw.gateway.http.rest.changes import DryRun, Force, Step, step
 from mgw.gateway.http.rest.events import AuditModel, audited
 from mgw.gateway.http.rest.given import Cursor, Limit, cursor_of, whence
 from mgw.gateway.http.rest.moments import moment
-from mgw.gateway.services.generations import Generation, generation, generations, text_of, way_back
+from mgw.gateway.services.audit_words import THROUGH
+from mgw.gateway.services.generations import generation, generations, text_of, way_back
 from mgw.gateway.services.impact import Impact, impact
 
 __all__ = ["router"]
@@ -33,7 +34,7 @@ class GenerationModel(BaseModel):
     generation: int = Field(description="Its number; grows, with gaps.")
     time: datetime = Field(description="When it was complete.")
     actor: str = Field(description="Who did it.")
-    through: str | None = Field(description="`cli`, `http`, `python` or `agent`.")
+    through: str | None = Field(description=THROUGH)
     version: int | None = Field(description="`mgw_config_generation` with it; null: it has no part in that.")
     what: str = Field(description="In a line.")
     result: str = Field(description="`done`; of an apply or rollback, what it came to.")
@@ -75,18 +76,6 @@ class BackModel(BaseModel):
     restarts: list[Restart] = Field(description="Jobs that it has connect again, or stops.")
 
 
-def _model(each: Generation) -> dict[str, object]:
-    return {
-        "generation": each.number,
-        "time": moment(each.time),
-        "actor": each.actor,
-        "through": each.through,
-        "version": each.version,
-        "what": each.what,
-        "result": each.result,
-    }
-
-
 def _restart(each: Impact) -> Restart:
     return Restart(job=each.job, because=list(each.because), stops=each.stops, waiting=each.waiting)
 
@@ -97,14 +86,14 @@ def list_generations(hub: HubOf, _: Viewer, limit: Limit = 100, cursor: Cursor =
     place = whence(cursor, 1)
     found = generations(hub, limit, before=int(place[0]) if place else None)
     following = cursor_of([found[-1].number]) if len(found) == limit else None
-    return GenerationPage(generations=[GenerationModel.model_validate(_model(each)) for each in found], next=following)
+    return GenerationPage(generations=[GenerationModel(**each.values(moment)) for each in found], next=following)
 
 
 @router.get("/generations/{number}")
 def show_generation(number: Number, hub: HubOf, _: Viewer) -> OneGeneration:
     """One generation with its changes."""
     found = generation(hub, number)
-    return OneGeneration.model_validate(_model(found) | {"changes": [audited(each) for each in found.changes]})
+    return OneGeneration(**found.values(moment), changes=[audited(each) for each in found.changes])
 
 
 @router.get(
