@@ -72,10 +72,10 @@ def rollback(
 ) -> None:
     """Go back to what a generation held: shows the plan, asks, applies it. That is a new generation.
 
-    Secrets stay as they are today. What is created again takes its secrets from the variables that
-    'mgw generations show N' names.
+    Queues of the hub and secrets stay as they are today. What is created again takes its secrets from the variables
+    that 'mgw generations show N' names.
     """
-    from mgw.gateway.services.generations import before_last, way_back
+    from mgw.gateway.services.generations import UNTOUCHED, before_last, way_back
     from mgw.gateway.services.impact import impact
 
     with open_hub(hub_url(ctx)) as hub:
@@ -88,6 +88,7 @@ def rollback(
         print_actions(list(way.actions), lines=True, intent="to be ")
         for job in impact(hub, way.actions):
             say(str(job))
+        say(f"stays as it is today: {UNTOUCHED}")
         if dry_run:
             return
         if not yes:

@@ -7,28 +7,50 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgw.gateway.aq import Hub, Undertaking
-from mgw.gateway.config.apply import apply_actions, plan_for
+from mgw.gateway.config.apply import apply_actions
 from mgw.gateway.config.export import shown_text
 from mgw.gateway.config.given import clean
-from mgw.gateway.config.history import UnknownGeneration, document_at
+from mgw.gateway.config.history import RESTORED, Then, UnknownGeneration, then_at
+from mgw.gateway.config.holding import with_held
 from mgw.gateway.config.kept import missing_secrets
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
-from mgw.gateway.config.models import Document
-from mgw.gateway.config.plan import Action
+from mgw.gateway.config.models import AgentModel, Document
+from mgw.gateway.config.plan import Action, compare
 from mgw.gateway.config.running import read_running
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, key
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.definition_changes import Invalid
 from mgw.gateway.state import happened
 from mgw.gateway.state.happened import Audited
-from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["Generation", "Way", "before_last", "generation", "generations", "text_of", "way_back"]
+__all__ = [
+    "UNTOUCHED",
+    "Generation",
+    "NotRestored",
+    "Way",
+    "before_last",
+    "generation",
+    "generations",
+    "text_of",
+    "way_back",
+]
 
 _PIECE = 500  # entries at a time
 _SHOWN = 3  # changes in a line
 _OPEN = "interrupted, or under way"
+
+#: What a rollback leaves as it is.
+UNTOUCHED = (
+    "queues of the hub with their messages and subscribers, object types, AQ agents, grants, modules, rule functions, "
+    "users, secrets"
+)
+
+
+class NotRestored(GatewayError):
+    """A generation differs in something that a rollback cannot bring back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +177,7 @@ def text_of(hub: Hub, number: int, *, abroad: bool = False) -> str:
     Raises:
         UnknownGeneration: there is none of that number.
     """
-    return shown_text(document_at(hub, number), abroad=abroad)
+    return shown_text(then_at(hub, number).document, abroad=abroad)
 
 
 def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) -> Way:
@@ -166,14 +188,22 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
 
     Raises:
         UnknownGeneration: there is none of that number.
+        NotRestored: it differs in something that cannot be brought back.
         Invalid: what there was then cannot be made any more.
         ConfigInvalid: a secret that it needs is not kept, or a setting differs that cannot be changed after creation.
     """
     version = GatewayAdmin(hub).snapshot_version()
-    text = text_of(hub, number)
-    source, held = clean(load_text(text, f"generation {number}", environ)), read_running(hub)
-    checked = check_source(source, held=held)
-    if lost := missing_secrets(source, held):
+    then = then_at(hub, number)
+    _refuse_what_is_lost(number, then)
+    text = shown_text(then.document)
+    held = read_running(hub)
+    source = clean(load_text(text, f"generation {number}"))
+    checked, lost = check_source(source, held=held), missing_secrets(source, held)
+    needed = {each for *_, name in lost for each in (name, f"{name}_FILE")}
+    if given := {name: value for name, value in (environ or {}).items() if name in needed}:  # those of today stay
+        source = clean(load_text(text, f"generation {number}", given))
+        checked, lost = check_source(source, held=held), missing_secrets(source, held)
+    if lost:
         raise ConfigInvalid(
             f"generation {number} cannot be restored",
             cause=f"secrets that it had are not kept: {', '.join(f'{name} of {owner}' for owner, name, _ in lost)}",
@@ -181,7 +211,34 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
         )
     if not checked.ok:
         raise Invalid(f"generation {number}", checked.findings)
-    return Way(number, version, checked.document, plan_for(hub, checked.document, prune=True))
+    document = checked.document
+    if DEFAULT_AGENT not in map(key, document.agents) and held.agents[DEFAULT_AGENT] != AgentModel():
+        # a file leaves it out where it has its defaults
+        document = document.model_copy(update={"agents": {**document.agents, DEFAULT_AGENT: AgentModel()}})
+    steps = [each for each in compare(document, held, prune=True) if each.section in RESTORED or not each.changes_hub]
+    return Way(number, version, document, with_held(hub, document, steps))
+
+
+def _refuse_what_is_lost(number: int, then: Then) -> None:
+    """Refuse to go back only in part.
+
+    Raises:
+        NotRestored: subscribers or schedules of the old style, or encrypted options, were others then.
+    """
+    causes = [each.told for each in then.misfits]
+    cures = [each.cure for each in then.misfits]
+    for agent, names in then.lost.items():
+        shown = ", ".join(sorted(names))
+        causes.append(f"{shown} of agent {agent} was encrypted then, and that value is not kept")
+        cures.append(f"store {shown} of agent {agent}: set_agent_option(..., encrypted=True) in Python")
+    if causes:
+        raise NotRestored(
+            f"generation {number} cannot be restored: {causes[0]}",
+            cause="; ".join(
+                [*causes[1:], "a rollback brings back neither secrets nor subscribers and schedules of the old style"]
+            ),
+            cure=f"do first: {'; '.join(cures)}; then roll back again",
+        )
 
 
 def _generation(number: int, entries: list[Audited]) -> Generation:

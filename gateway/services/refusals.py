@@ -11,6 +11,7 @@ from mgw.gateway.config.plan import FixedSetting
 from mgw.gateway.services.admin import Ora, Overtaken
 from mgw.gateway.services.exceptions import DeskRefused
 from mgw.gateway.services.expected import Unexpected
+from mgw.gateway.services.generations import NotRestored
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.proof import NotInLedger
 from mgw.gateway.services.queues import OfAJob
@@ -77,7 +78,11 @@ _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind]
     ((LinkError,), None, Kind.ELSEWHERE),
     ((NotFound, NotInLedger, UnknownGeneration), None, Kind.MISSING),
     ((Unexpected,), None, Kind.OVERTAKEN),
-    ((DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, FixedSetting, Overtaken), None, Kind.CONFLICT),
+    (
+        (DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, FixedSetting, NotRestored, Overtaken),
+        None,
+        Kind.CONFLICT,
+    ),
     ((AdminError,), _MISSING, Kind.MISSING),
     ((AdminError,), _CONFLICT, Kind.CONFLICT),
     ((AqError,), _AQ_MISSING, Kind.MISSING),

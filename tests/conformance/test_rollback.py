@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,13 @@ from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
 from mgw.gateway.config.running import read_queue
 from mgw.gateway.config.unchanged import Seen
+from mgw.gateway.services import generations as service
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
-from mgw.gateway.services.generations import generations, way_back
+from mgw.gateway.services.generations import NotRestored, generations, text_of, way_back
 from mgw.gateway.services.impact import impact
 from mgw.gateway.services.removal_preview import users_of
+from mgw.gateway.state import catalog
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.ready_hubs import ready_file
 
@@ -93,6 +96,115 @@ def _alter(admin: GatewayAdmin) -> None:
     )
     admin.alter_job("carry", rule="1 = 1", transformation=None, options={"MsgBatchSize": 40}, comments="altered")
     admin.disable_job("carry")
+
+
+def _remove(admin: GatewayAdmin) -> None:
+    admin.remove_job("carry")
+    admin.remove_job("spread")
+    admin.drop_transformation("chain")
+    admin.drop_transformation("step")
+    for name in ("in", "old"):
+        admin.unregister_foreign_queue(name, "mem")
+    for name in ("mem", "rabbit"):
+        admin.remove_msgsystem_link(name)
+    admin.remove_agent("second")
+
+
+@pytest.mark.parametrize("change", [_create, _alter, _remove])
+def test_each_kind_of_object_is_as_it_was(gateway: Gateway, change: Callable[[GatewayAdmin], None]) -> None:
+    then = export_text(gateway.hub)
+    change(gateway.admin)
+    assert export_text(gateway.hub) != then
+    way = way_back(gateway.hub, first(gateway), {"RABBIT_PASSWORD": "n3wer"})
+    list(way.go(gateway.hub))
+    assert export_text(gateway.hub) == then
+    assert text_of(gateway.hub, first(gateway)) == then
+    assert way_back(gateway.hub, first(gateway)).is_empty
+    link = gateway.admin.get_link("rabbit")
+    assert link is not None
+    assert link.password == ("tops3cret" if change is _create else "n3wer"), "secrets are those of today"
+
+
+def test_the_default_agent_goes_back_to_its_defaults(gateway: Gateway) -> None:
+    gateway.admin.alter_agent(comment=None)
+    plain = generations(gateway.hub, 1)[0].number
+    gateway.admin.alter_agent(max_threads=5, comment="later")
+    gateway.admin.set_agent_option("DEFAULT_AGENT", "workers", 2)
+    assert "DEFAULT_AGENT" not in text_of(gateway.hub, plain)
+    list(way_back(gateway.hub, plain).go(gateway.hub))
+    agent = gateway.admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.max_threads, agent.comments, gateway.admin.list_agent_options()) == (16, None, [])
+
+
+def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> None:
+    admin, number = gateway.admin, first(gateway)
+
+    def options() -> dict[str, tuple[str, bool]]:
+        with gateway.hub.read() as conn:
+            found = catalog.list_agent_options(conn, "second", gateway.secrets)
+        return {each.name: (each.value, each.encrypted) for each in found}
+
+    admin.set_agent_option("second", "workers", 7, encrypted=True)
+    secret = generations(gateway.hub, 1)[0].number
+    admin.alter_agent("second", comment="later")
+    list(way_back(gateway.hub, number).go(gateway.hub))
+    assert options() == {"workers": ("7", True)}, "neither what it was before it was a secret, nor what stands for one"
+    admin.set_agent_option("second", "workers", 8)
+    with pytest.raises(NotRestored, match="workers of agent second was encrypted then") as refusal:
+        way_back(gateway.hub, secret)
+    assert "set_agent_option(..., encrypted=True)" in refusal.value.cure
+    admin.set_agent_option("second", "workers", 9, encrypted=True)
+    list(way_back(gateway.hub, secret).go(gateway.hub))
+    assert options() == {"workers": ("9", True)}
+
+
+# ------------------------------------------------------------------------------------------------ what is not restored
+
+
+def test_nothing_but_definitions_of_the_gateway_is_touched(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody makes a queue while the way back is looked for."""
+    gateway.admin.alter_msgsystem_link("mem", {"timeout": 9})
+    read = service.read_running
+
+    def late(hub: Any) -> Document:
+        gateway.queue("LATE")
+        return read(hub)
+
+    monkeypatch.setattr(service, "read_running", late)
+    way = way_back(gateway.hub, first(gateway))
+    assert [str(each) for each in way.actions if each.changes_hub] == ["alter  link mem (timeout: 9.0 -> 7.0)"]
+    list(way.go(gateway.hub))
+    assert gateway.queues.queue("LATE") is not None
+
+
+def test_subscribers_and_schedules_of_the_old_style_are_refused_with_the_cure(gateway: Gateway) -> None:
+    admin, number = gateway.admin, first(gateway)
+    triplet = ("OUTBOUND", "NEWS", "in@mem")
+    admin.add_subscriber("sub", *triplet, rule="priority < 3")
+    with pytest.raises(NotRestored, match="subscriber sub was added") as refusal:
+        way_back(gateway.hub, number)
+    assert "mgw subscribers remove sub" in refusal.value.cure
+    admin.schedule_propagation("sched", *triplet, latency=2)
+    both, then = generations(gateway.hub, 1)[0].number, export_text(gateway.hub)
+    admin.alter_subscriber("sub", rule="priority < 4")
+    admin.disable_job("sub")
+    admin.alter_job("sub", rule="priority < 5", comments="mine")
+    admin.alter_propagation_schedule("sched", latency=3)
+    assert text_of(gateway.hub, both) == then, "it is shown as it was, whatever it was changed as"
+    with pytest.raises(NotRestored, match="schedule sched was altered") as refusal:
+        way_back(gateway.hub, both)
+    assert "set comments of it to none, rule of it to priority < 3" in refusal.value.cure
+    admin.alter_job("sub", rule="priority < 3", comments=None, poll_interval=2)
+    admin.enable_job("sub")
+    assert way_back(gateway.hub, both).is_empty, "what somebody brought back by hand is as it was"
+    assert admin.remove_job("sub")
+    admin.create_job("sub", *triplet, rule="priority < 3", poll_interval=2)
+    with pytest.raises(NotRestored) as refusal:
+        way_back(gateway.hub, both)
+    assert "mgw subscribers create sub --type outbound --source NEWS --destination in@mem" in refusal.value.cure
+    admin.remove_job("sub")
+    assert way_back(gateway.hub, number).is_empty
 
 
 # -------------------------------------------------------------------------------------------------------- somebody else

@@ -11,7 +11,7 @@ from mgw.gateway.http.access import Administrator, Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.web.forms import Form, done, said
 from mgw.gateway.http.web.rendering import page
-from mgw.gateway.services.generations import generation, generations, text_of, way_back
+from mgw.gateway.services.generations import UNTOUCHED, generation, generations, text_of, way_back
 from mgw.gateway.services.impact import impact
 
 __all__ = ["router"]
@@ -45,7 +45,7 @@ def generation_page(request: Request, number: Number, hub: HubOf, who: Viewer) -
 def rollback_page(request: Request, number: Number, hub: HubOf, who: Administrator) -> Response:
     """What going back will do, before it is done."""
     one, way = generation(hub, number), way_back(hub, number)
-    values = {"one": one, "way": way, "jobs": impact(hub, way.actions)}
+    values = {"one": one, "way": way, "jobs": impact(hub, way.actions), "untouched": UNTOUCHED}
     return page(request, "rollback.html", who, values)
 
 

@@ -19,7 +19,7 @@ __all__ = ["RENEWED", "SECRETS", "Seen", "changes", "look"]
 
 #: Keys of an entry: which secrets the object has, and which of them are others than before.
 SECRETS, RENEWED = "secrets", "renewed"
-#: Of a job: not what somebody defined, or only a name of its schedule.
+#: Of a job: not what somebody defined, or only for one of the old style.
 _RUN_STATE = ("id", "status", "resets", "agent", "link", "old_style", "schedule", "outbound")
 _OF_SCHEDULE = ("enabled", "poll_interval", "require_guarantee", "comments")  # not of a subscriber
 
@@ -120,7 +120,8 @@ def _job(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
     job = catalog.get_job(conn, name)
     if job is None or job.status.leaving:
         return None
-    return Seen({name: value for name, value in asdict(job).items() if name not in _RUN_STATE})
+    values = {name: value for name, value in asdict(job).items() if name not in _RUN_STATE}
+    return Seen(values | ({"old_style": True, "schedule": job.schedule} if job.old_style else {}))
 
 
 def _subscriber(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
