@@ -4,6 +4,7 @@ file, and refused where somebody else was faster.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,11 +69,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a whole configuration does, or would do."""
+    """What a whole configuration does, or would do.
+
+    Attributes:
+        tag: of everything that the hub held before; another one after every change.
+    """
 
     actions: Sequence[Action]
     findings: Sequence[Finding]
     prepared: Sequence[str | GatewayError] = ()
+    tag: str = ""
 
 
 class Changes:
@@ -263,21 +269,42 @@ class Changes:
             Invalid: it has errors.
             GatewayError: a setting differs that cannot be changed after creation.
         """
+        tag = self.tag()
         document, findings = self._document(given, prune=prune)
-        return Planned(plan_for(self._hub, document, prune=prune), findings)
+        return Planned(plan_for(self._hub, document, prune=prune), findings, tag=tag)
 
-    def apply(self, given: str | Mapping[str, Any], *, prune: bool = False, force: bool = False) -> Planned:
+    def tag(self) -> str:
+        """A digest of everything that the hub holds, and of the version of that: secrets are not shown, and count."""
+        version = GatewayAdmin(self._hub).snapshot_version()
+        return hashlib.sha256(f"{version} {export_text(self._hub)}".encode()).hexdigest()[:32]
+
+    def apply(
+        self,
+        given: str | Mapping[str, Any],
+        expected: Expected = Expected(),  # noqa: B008  frozen
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Planned:
         """Bring the hub to what a configuration says, as ``mgw apply`` does.
 
+        Args:
+            expected: the tag of the hub that the caller saw the plan for.
+
         Raises:
+            Unexpected: something was changed since.
             GatewayError: as for :meth:`plan`; messages would be deleted, and nothing was done; or a step was refused,
                 and the steps before it are done.
         """
         with self._alone():
+            admin = GatewayAdmin(self._hub)
+            bound = expected.one_of is not None or expected.none_of is not None
+            version = admin.snapshot_version() if bound else None
+            if bound:
+                expected.check_tag(self.tag(), "the configuration")
             document, findings = self._document(given, prune=prune)
             actions = plan_for(self._hub, document, prune=prune)
-            steps = apply_actions(GatewayAdmin(self._hub), document, actions, force=force, cure=_FORCE)
-            done = list(steps)
+            done = list(apply_actions(admin, document, actions, force=force, cure=_FORCE, version=version))
         return Planned(done, findings, list(prepare(self._hub, document)))
 
     def export(self) -> str:

@@ -32,9 +32,20 @@ class Expected:
         Raises:
             Unexpected: it is not so.
         """
-        tags = frozenset() if found is None else frozenset((found.tag, "*"))
+        self._check(None if found is None else found.tag, what)
+
+    def check_tag(self, tag: str, what: str) -> None:
+        """Compare it with what is there, and has this tag.
+
+        Raises:
+            Unexpected: it is not so.
+        """
+        self._check(tag, what)
+
+    def _check(self, tag: str | None, what: str) -> None:
+        tags = frozenset() if tag is None else frozenset((tag, "*"))
         if self.one_of is not None and not self.one_of & tags:
-            cause = "it does not exist" if found is None else "it was changed since, or If-Match is of something else"
+            cause = "it does not exist" if tag is None else "it was changed since, or If-Match is of something else"
             raise Unexpected(f"{what} is not what If-Match says", cause=cause, cure="read it again, and decide then")
         if self.none_of is not None and self.none_of & tags:
             raise Unexpected(

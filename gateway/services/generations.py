@@ -101,6 +101,11 @@ class Way:
     actions: Sequence[Action]
 
     @property
+    def tag(self) -> str:
+        """Another one after every change of what it rests on."""
+        return f"definitions-{self.version}"
+
+    @property
     def is_empty(self) -> bool:
         """Whether everything is as it was then."""
         return not any(action.changes_hub for action in self.actions)

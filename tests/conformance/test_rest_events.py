@@ -200,6 +200,18 @@ def test_generations_are_listed_and_lead_back(hub: Hub, web: Caller) -> None:
     assert web.ok("POST", f"{config}/rollback", {"generation": number})["changed"]
     assert web("GET", config).body.decode() == then
     assert not web.ok("POST", f"{config}/rollback", {"generation": number})["changed"]
+    asked = {"generation": number}
+    tag = web("POST", f"{config}/rollback?dry_run=true", asked).headers["etag"]
+    web.ok("PATCH", "/api/v1/links/mem", {"timeout": 8})
+    web.refused(412, "POST", f"{config}/rollback", asked, if_match=tag)
+    tag = web("POST", f"{config}/rollback?dry_run=true", asked).headers["etag"]
+    assert "queues" in web.ok("POST", f"{config}/rollback", asked, if_match=tag)["untouched"]
+    wanted = {"links": {"mem": {"type": "memory", "comment": "mine"}}, "queues": {"Q": {}}}
+    tag = web("POST", f"{config}/plan", wanted).headers["etag"]
+    web.ok("PUT", "/api/v1/queues/OTHER", {})
+    web.refused(412, "POST", f"{config}/apply", wanted, if_match=tag)
+    tag = web("POST", f"{config}/plan", wanted).headers["etag"]
+    assert len(web.ok("POST", f"{config}/apply", wanted, if_match=tag)["steps"]) > 1
     assert web("GET", f"{config}/generations/9999").status == 404
     assert web("POST", f"{config}/rollback", {"generation": 9999}).status == 404
 

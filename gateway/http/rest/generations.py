@@ -6,17 +6,18 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from mgw.gateway.http.access import Administrator, Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.changes import DryRun, Force, Step, step
+from mgw.gateway.http.rest.conditions import Conditions, header_of
 from mgw.gateway.http.rest.events import AuditModel, audited
 from mgw.gateway.http.rest.given import Cursor, Limit, cursor_of, whence
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.services.audit_words import THROUGH
-from mgw.gateway.services.generations import generation, generations, text_of, way_back
+from mgw.gateway.services.generations import UNTOUCHED, generation, generations, text_of, way_back
 from mgw.gateway.services.impact import Impact, impact
 
 __all__ = ["router"]
@@ -74,6 +75,7 @@ class BackModel(BaseModel):
     changed: bool = Field(description="false: everything is so already, or this was a dry run.")
     steps: list[Step]
     restarts: list[Restart] = Field(description="Jobs that it has connect again, or stops.")
+    untouched: str = Field(description="What stays as it is today.")
 
 
 def _restart(each: Impact) -> Restart:
@@ -108,14 +110,26 @@ def definitions(number: Number, hub: HubOf, _: Viewer) -> Response:
     return Response(text_of(hub, number, abroad=True), media_type="text/yaml")
 
 
-@router.post("/rollback")
-def roll_back(given: Back, hub: HubOf, _: Administrator, dry_run: DryRun = False, force: Force = False) -> BackModel:
-    """Go back to a generation, as `mgw rollback` does; secrets stay as they are today. That is a new generation."""
+@router.post(
+    "/rollback",
+    response_model=BackModel,
+    responses={
+        200: {"headers": {"ETag": {"description": "For If-Match of the same call.", "schema": {"type": "string"}}}}
+    },
+)
+def roll_back(
+    given: Back, hub: HubOf, _: Administrator, expected: Conditions, dry_run: DryRun = False, force: Force = False
+) -> Response:
+    """Go back to a generation, as `mgw rollback` does; secrets stay as they are today. That is a new generation. With
+    `If-Match`, the `ETag` of a dry run, it is refused where something was changed since (412)."""
     way = way_back(hub, given.generation)
+    expected.check_tag(way.tag, f"the way back to generation {given.generation}")
     restarts = [_restart(each) for each in impact(hub, way.actions)]
     actions = way.actions if dry_run else list(way.go(hub, force=force))
-    return BackModel(
+    body = BackModel(
         changed=not dry_run and not way.is_empty,
         steps=[step(each) for each in actions if each.changes_hub],
         restarts=restarts,
+        untouched=UNTOUCHED,
     )
+    return JSONResponse(body.model_dump(mode="json"), headers=header_of(way.tag) if dry_run else {})

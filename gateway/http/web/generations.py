@@ -53,6 +53,7 @@ def rollback_page(request: Request, number: Number, hub: HubOf, who: Administrat
 def roll_back(number: Number, given: Form, hub: HubOf, _: Administrator) -> Response:
     """Do it, as it was shown."""
     version = given.get("version", "")
-    for _step in way_back(hub, number).go(hub, seen=int(version) if version.isascii() and version.isdigit() else None):
+    seen = int(version) if version.isascii() and version.isdigit() else -1  # none: a plan was never looked at
+    for _step in way_back(hub, number).go(hub, seen=seen):
         pass
     return done("/generations", "rolled-back")
