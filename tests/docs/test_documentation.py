@@ -19,6 +19,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from mgw.gateway.aq import WAYS
 from mgw.gateway.cli.main import app
 from mgw.gateway.config.lint import lint
 from mgw.gateway.state.views import COLUMNS
@@ -170,6 +171,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- reference
+
+
+def test_every_way_to_a_change_is_told() -> None:
+    told = (ROOT / "docs/how-to/roll-back.md").read_text("utf-8").partition("How: ")[2].partition("`--json`")[0]
+    assert sorted(re.findall(r"`(\w+)`", told)) == sorted(WAYS)
 
 
 def test_every_command_and_its_options_are_in_the_reference() -> None:
