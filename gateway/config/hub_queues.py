@@ -11,7 +11,7 @@ from mgw.gateway.config.holding import made_for
 from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
 from mgw.gateway.config.unchanged import Seen
 from mgw.links.options import typed
-from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.errors import AqError, ConfigInvalid
 
 __all__ = ["alter_queue", "alter_queue_table", "create_queue", "create_queue_table", "drop_queue", "drop_queue_table"]
 
@@ -176,14 +176,24 @@ def drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: bo
     ``document`` describes it by itself. ``force``: their messages are deleted with them.
 
     Raises:
-        AqError: refused; nothing was dropped.
+        AqError: refused; nothing was dropped, and the queue is open as it was.
         Overtaken: it is not as it was seen.
     """
     try:
         _drop_queue(hub, document, name, seen, force=force)
     except QueueInUse:
         QueueAdmin(hub).stop_queue(name, wait=_WAIT)
-        _drop_queue(hub, document, name, seen, force=force, enqueue=False, dequeue=False)
+        try:
+            _drop_queue(hub, document, name, seen, force=force, enqueue=False, dequeue=False)
+        except AqError:
+            _open_again(hub, name, seen.model)
+            raise
+
+
+def _open_again(hub: Hub, name: str, model: QueueModel | None) -> None:
+    """Start a queue that was stopped for its removal, and stays."""
+    if model is not None:
+        QueueAdmin(hub).start_queue(name, enqueue=model.enqueue and model.type == "NORMAL", dequeue=model.dequeue)
 
 
 def _drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: bool, **stopped: bool) -> None:

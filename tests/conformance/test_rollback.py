@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mgw.gateway.aq import QueueAdmin
+from mgw.gateway.aq import NO_WAIT, DequeueOptions, HoldsMessages, QueueAdmin
 from mgw.gateway.config.apply import apply_actions, plan_for
 from mgw.gateway.config.export import export_text
+from mgw.gateway.config.hub_queues import drop_queue
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
@@ -25,8 +27,10 @@ from mgw.gateway.services.generations import NotRestored, generations, text_of, 
 from mgw.gateway.services.impact import impact
 from mgw.gateway.services.removal_preview import users_of
 from mgw.gateway.state import catalog
+from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.ready_hubs import ready_file
+from tests.support.waiting import eventually
 
 BASE = """
 agents: {DEFAULT_AGENT: {comment: first}, second: {max_threads: 3, options: {workers: 2}}}
@@ -251,6 +255,25 @@ def test_what_somebody_else_has_just_removed_is_done(gateway: Gateway) -> None:
     done = apply_actions(GatewayAdmin(gateway.hub), document(BASE), plan)
     assert not any(each.changes_hub for each in done)
     assert generations(gateway.hub, 1)[0].what == "remove agent third"
+
+
+def test_a_queue_that_got_a_message_since_the_plan_stays_open_and_is_not_dropped(gateway: Gateway) -> None:
+    plan = plan_for(gateway.hub, document("agents: {second: {}}"), prune=True)
+    (action,) = [each for each in plan if (each.section, each.name) == ("queues", "NEWS")]
+    gateway.admin.remove_job("spread")
+    gateway.queues.add_subscriber("NEWS", "ann")
+    seen = Seen("queues", "NEWS", read_queue(gateway.queues, "NEWS"))
+    gateway.enqueue("NEWS", [Message("late")])
+    with ThreadPoolExecutor(1) as other, gateway.hub.session() as session:
+        session.dequeue("NEWS", DequeueOptions(consumer_name="ann", wait=NO_WAIT))
+        dropped = other.submit(drop_queue, gateway.hub, Document(), action.name, seen)
+        eventually(lambda: not gateway.queues.queue("NEWS").dequeue_enabled)  # type: ignore[union-attr]
+        session.rollback()
+        with pytest.raises(HoldsMessages):
+            dropped.result(60)
+    queue = gateway.queues.queue("NEWS")
+    assert queue is not None
+    assert (queue.enqueue_enabled, queue.dequeue_enabled) == (True, True)
 
 
 def test_an_exception_queue_that_was_stopped_for_its_removal_is_as_it_was_seen(gateway: Gateway) -> None:
