@@ -238,7 +238,7 @@ def _made(admin: GatewayAdmin, document: Document) -> tuple[Action, GatewayError
         if action.verb is Verb.NONE:
             continue
         try:
-            apply_action(admin, document, action)
+            _apply(admin, document, action, force=False, later=())  # there is nobody else
         except GatewayError as error:
             return action, error
     return None
