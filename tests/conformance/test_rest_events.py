@@ -206,6 +206,8 @@ def test_generations_are_listed_and_lead_back(hub: Hub, web: Caller) -> None:
     web.refused(412, "POST", f"{config}/rollback", asked, if_match=tag)
     tag = web("POST", f"{config}/rollback?dry_run=true", asked).headers["etag"]
     assert "queues" in web.ok("POST", f"{config}/rollback", asked, if_match=tag)["untouched"]
+    unseen = web("POST", f"/generations/{number}/rollback", body=b"", content_type="application/x-www-form-urlencoded")
+    assert (unseen.status, b"changed meanwhile" in unseen.body) == (409, True), unseen
     wanted = {"links": {"mem": {"type": "memory", "comment": "mine"}}, "queues": {"Q": {}}}
     tag = web("POST", f"{config}/plan", wanted).headers["etag"]
     web.ok("PUT", "/api/v1/queues/OTHER", {})
