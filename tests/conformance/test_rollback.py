@@ -18,8 +18,9 @@ from mgw.gateway.config.hub_queues import drop_queue
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
-from mgw.gateway.config.running import read_queue
+from mgw.gateway.config.running import read_queue, read_running
 from mgw.gateway.config.unchanged import Seen
+from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.services import generations as service
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
@@ -169,11 +170,10 @@ def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> 
 def test_nothing_but_definitions_of_the_gateway_is_touched(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody makes a queue while the way back is looked for."""
     gateway.admin.alter_msgsystem_link("mem", {"timeout": 9})
-    read = service.read_running
 
     def late(hub: Any) -> Document:
         gateway.queue("LATE")
-        return read(hub)
+        return read_running(hub)
 
     monkeypatch.setattr(service, "read_running", late)
     way = way_back(gateway.hub, first(gateway))
@@ -307,6 +307,20 @@ def test_a_plan_names_each_job_that_restarts_or_stops(gateway: Gateway) -> None:
     assert told("links:", "settings: {transform_modules: [some.module]}\nlinks:") == [
         "restarts job carry (module some.module)"
     ]
+
+
+def test_a_comment_restarts_no_job(gateway: Gateway) -> None:
+    def setup() -> JobSetup:
+        with gateway.hub.read() as conn:
+            snapshot = catalog.load_snapshot(conn, "DEFAULT_AGENT", gateway.secrets)
+        (job,) = [each for each in snapshot.jobs.values() if each.name == "carry"]
+        return setup_of(snapshot, job, gateway.hub.hub_id, gateway.hub.clock)
+
+    before = setup()
+    gateway.admin.alter_job("carry", comments="new")
+    assert setup() == before
+    gateway.admin.alter_job("carry", rule="priority < 3")
+    assert setup() != before
 
 
 def test_a_removal_tells_subscribers_and_schedules_that_are_no_jobs(gateway: Gateway) -> None:
