@@ -126,7 +126,10 @@ def _done(
 
 def _is_so(admin: GatewayAdmin, document: Document, action: Action) -> bool:
     """Whether what a step is for is so already; that somebody else has removed an object is as good as a removal."""
-    steps = compare(document, read_running(admin.hub), refuse=lambda *_: None)
+    try:
+        steps = compare(document, read_running(admin.hub), refuse=lambda *_: None)
+    except GatewayError:  # why the step was refused counts more
+        return False
     if action.verb is Verb.REMOVE:
         return (action.section, action.name) not in [(each.section, each.name) for each in steps]
     return (Verb.NONE, action.section, action.given) in [(each.verb, each.section, each.given) for each in steps]

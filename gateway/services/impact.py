@@ -22,20 +22,24 @@ _FOR_ALL = frozenset(("modules", "rule_functions"))  # every job that calls func
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """A job that drains its batches in flight and goes on with other settings, or stops.
+    """A job that drains its batches in flight and goes on with other settings, stops, or is behind one that stops.
 
     Attributes:
-        because: the objects of the plan that it depends on.
+        because: the objects of the plan that it depends on; where it starves, the jobs that stop.
         waiting: messages that wait for it; None: nobody can tell.
+        starves: it is left as it is, and gets nothing more from those jobs.
     """
 
     job: str
     because: tuple[str, ...]
     stops: bool
     waiting: int | None
+    starves: bool = False
 
     def __str__(self) -> str:
         waiting = "an unknown number of messages waits" if self.waiting is None else _waiting(self.waiting)
+        if self.starves:
+            return f"job {self.job} gets nothing more from {', '.join(self.because)}: {waiting}"
         return f"{'stops' if self.stops else 'restarts'} job {self.job} ({', '.join(self.because)}): {waiting}"
 
 
@@ -44,7 +48,7 @@ def _waiting(count: int) -> str:
 
 
 def impact(hub: Hub, actions: Sequence[Action]) -> list[Impact]:
-    """The jobs, by name; those that are disabled already have nothing to lose."""
+    """The jobs, by name; those that are disabled already have nothing to lose, and get nothing to do."""
     counting = [action for action in actions if action.changes_hub and _counts(action)]
     if not counting:
         return []
@@ -54,7 +58,7 @@ def impact(hub: Hub, actions: Sequence[Action]) -> list[Impact]:
     with hub.read() as conn:
         waiting = {key(row.job_name): row.backlog for row in status.jobs(conn)}
     found = []
-    for job in sorted(jobs, key=lambda job: key(job.name)):
+    for job in jobs:
         using = [action for action in counting if _uses(job, action, steps)]
         if any(action.verb is Verb.REMOVE and action.section == "jobs" for action in using):
             found.append(Impact(job.name, ("removed",), True, waiting.get(key(job.name))))
@@ -62,7 +66,13 @@ def impact(hub: Hub, actions: Sequence[Action]) -> list[Impact]:
             because = tuple(action.object for action in using)
             stops = any(_stops(job, action) for action in using)
             found.append(Impact(job.name, because, stops, waiting.get(key(job.name))))
-    return found
+    told = {each.job: each for each in found}
+    ending = [job for job in jobs if job.name in told and told[job.name].stops]
+    for job in jobs:
+        before = [f"job {each.name}" for each in ending if hub_name(each.destination) == hub_name(job.source)]
+        if before and job.name not in told:
+            found.append(Impact(job.name, tuple(before), False, waiting.get(key(job.name)), starves=True))
+    return sorted(found, key=lambda each: key(each.job))
 
 
 def _counts(action: Action) -> bool:

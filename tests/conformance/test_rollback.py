@@ -304,6 +304,11 @@ def test_a_plan_names_each_job_that_restarts_or_stops(gateway: Gateway) -> None:
     assert told(step, f"{step}comment: other, ") == []
     assert told("Q: {}", "Q: {enqueue: false}") == ["stops job carry (queue Q)"]
     assert told("Q: {}", "Q: {dequeue: false}") == []
+    gateway.admin.create_job("onwards", "LOCAL", "Q", "NEWS")
+    assert told("batch_size: 20,", "batch_size: 20, enabled: false,") == [
+        "stops job carry (job carry)",
+        "job onwards gets nothing more from job carry",
+    ]
     assert told("links:", "settings: {transform_modules: [some.module]}\nlinks:") == [
         "restarts job carry (module some.module)"
     ]

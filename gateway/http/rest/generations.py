@@ -55,11 +55,12 @@ class GenerationPage(BaseModel):
 
 
 class Restart(BaseModel):
-    """A job that drains and connects again, or stops."""
+    """A job that drains and connects again, or stops, or is behind one that stops."""
 
     job: str
-    because: list[str] = Field(description="The objects that it depends on.")
+    because: list[str] = Field(description="The objects that it depends on; where it starves, the jobs that stop.")
     stops: bool = Field(description="It does not go on.")
+    starves: bool = Field(description="It is left as it is, and gets nothing more from a job that stops.")
     waiting: int | None = Field(description="Messages that wait for it; null: nobody can tell.")
 
 
@@ -74,12 +75,14 @@ class BackModel(BaseModel):
 
     changed: bool = Field(description="false: everything is so already, or this was a dry run.")
     steps: list[Step]
-    restarts: list[Restart] = Field(description="Jobs that it has connect again, or stops.")
+    restarts: list[Restart] = Field(description="Jobs that it has connect again, stops or starves.")
     untouched: str = Field(description="What stays as it is today.")
 
 
 def _restart(each: Impact) -> Restart:
-    return Restart(job=each.job, because=list(each.because), stops=each.stops, waiting=each.waiting)
+    return Restart(
+        job=each.job, because=list(each.because), stops=each.stops, starves=each.starves, waiting=each.waiting
+    )
 
 
 @router.get("/generations")
