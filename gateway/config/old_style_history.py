@@ -79,16 +79,18 @@ class Halves:
 
     def __init__(self, conn: sa.Connection) -> None:
         self._now: dict[tuple[str, str], dict[str, Any]] = {}
+        self._names: dict[str, str] = {}
         for job in catalog.list_subscribers(conn):
             if job.old_style and not job.status.leaving:
                 self._now["subscriber", key(job.name)] = _known(asdict(job), (*_OF_SUBSCRIBER, *_OF_JOB))
+                self._names[key(job.name)] = job.name
         self.jobs_now = frozenset(name for _, name in self._now)
         parts = {key(job.schedule) for job in catalog.list_jobs(conn) if job.schedule is not None and not job.old_style}
         for schedule in catalog.list_schedules(conn):
             if key(schedule.name) not in parts:
                 self._now["schedule", key(schedule.name)] = _known(asdict(schedule), _OF_SCHEDULE)
+                self._names.setdefault(key(schedule.name), schedule.name)
         self._then = dict(self._now)
-        self._names: dict[str, str] = {}
 
     def undo(self, each: Audited) -> bool:
         """Go back over one change; whether it was one of these."""

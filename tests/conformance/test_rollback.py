@@ -185,10 +185,10 @@ def test_nothing_but_definitions_of_the_gateway_is_touched(gateway: Gateway, mon
 def test_subscribers_and_schedules_of_the_old_style_are_refused_with_the_cure(gateway: Gateway) -> None:
     admin, number = gateway.admin, first(gateway)
     triplet = ("OUTBOUND", "NEWS", "in@mem")
-    admin.add_subscriber("sub", *triplet, rule="priority < 3")
-    with pytest.raises(NotRestored, match="subscriber sub was added") as refusal:
+    admin.add_subscriber("Sub", *triplet, rule="priority < 3")
+    with pytest.raises(NotRestored, match="subscriber Sub was added") as refusal:
         way_back(gateway.hub, number)
-    assert "mgw subscribers remove sub" in refusal.value.cure
+    assert "mgw subscribers remove Sub" in refusal.value.cure
     admin.schedule_propagation("sched", *triplet, latency=2)
     both, then = generations(gateway.hub, 1)[0].number, export_text(gateway.hub)
     admin.alter_subscriber("sub", rule="priority < 4")
@@ -206,7 +206,7 @@ def test_subscribers_and_schedules_of_the_old_style_are_refused_with_the_cure(ga
     admin.create_job("sub", *triplet, rule="priority < 3", poll_interval=2)
     with pytest.raises(NotRestored) as refusal:
         way_back(gateway.hub, both)
-    assert "mgw subscribers create sub --type outbound --source NEWS --destination in@mem" in refusal.value.cure
+    assert "mgw subscribers create Sub --type outbound --source NEWS --destination in@mem" in refusal.value.cure
     admin.remove_job("sub")
     assert way_back(gateway.hub, number).is_empty
 
