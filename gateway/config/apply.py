@@ -84,10 +84,7 @@ def apply_actions(
             _await_agents(admin)
             waited = True
         if action.changes_hub and action.section not in HUB_STEPS:
-            admin.expected, version = (
-                version,
-                None,
-            )  # running agents change versions, too: that of the first step counts
+            admin.expected, version = version, None  # of the first step alone: running agents change it, too
         yield _done(admin, document, actions, at, progress, force=force)
     progress.end()
 
