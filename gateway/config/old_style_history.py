@@ -75,6 +75,7 @@ class Halves:
 
     Attributes:
         jobs_now: the subscribers of today, with or without a schedule, by the names that compare.
+        of_schedules: the jobs that schedules of DBMS_HQADM made: they come and go with these.
     """
 
     def __init__(self, conn: sa.Connection) -> None:
@@ -85,6 +86,7 @@ class Halves:
                 self._now["subscriber", key(job.name)] = _known(asdict(job), (*_OF_SUBSCRIBER, *_OF_JOB))
                 self._names[key(job.name)] = job.name
         self.jobs_now = frozenset(name for _, name in self._now)
+        self.of_schedules = frozenset(key(job.name) for job in catalog.list_jobs(conn) if job.outbound is not None)
         parts = {key(job.schedule) for job in catalog.list_jobs(conn) if job.schedule is not None and not job.old_style}
         for schedule in catalog.list_schedules(conn):
             if key(schedule.name) not in parts:

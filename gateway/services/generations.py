@@ -45,7 +45,7 @@ _OPEN = "interrupted, or under way"
 #: What a rollback leaves as it is.
 UNTOUCHED = (
     "queues of the hub with their messages and subscribers, object types, AQ agents, grants, modules, rule functions, "
-    "users, secrets"
+    "schedules of DBMS_HQADM, users, secrets"
 )
 
 
