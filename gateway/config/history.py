@@ -15,7 +15,7 @@ from mgw.gateway.config.models import AgentModel, Document, ForeignQueueModel, J
 from mgw.gateway.config.old_style_history import Halves, Misfit
 from mgw.gateway.config.running import read_running
 from mgw.gateway.definitions.objects import key
-from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
+from mgw.gateway.services.admin.recorded import OF_A_SCHEDULE, RENEWED, SECRETS
 from mgw.gateway.state import catalog, happened
 from mgw.gateway.state.happened import Audited
 from mgw.transforms.errors import GatewayError
@@ -121,6 +121,8 @@ def _undone(
     for each in entries:
         if (each.before_change is None and each.after_change is None) or halves.undo(each) or each.kind not in _MODELS:
             continue
+        if (each.before_change or each.after_change or {}).get(OF_A_SCHEDULE):
+            continue  # no document has it, not even after its schedule was removed
         section, model = _MODELS[each.kind]
         objects = sections.setdefault(section, dict(getattr(document, section)))
         fold = fold_of(section)

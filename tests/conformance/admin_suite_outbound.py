@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from mgw.gateway.config.history import then_at
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.definitions.outbound import MQSERIES_OUTBOUND
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.transforms.message import Message
-from tests.conformance.admin_suite import job_row, put, refused, start_agent, view
+from tests.conformance.admin_suite import KEY, job_row, put, refused, start_agent, view
 
 HQ_ENDS = ("files", MQSERIES_OUTBOUND, "q1@plant")
 
@@ -153,6 +154,17 @@ def test_a_schedule_that_holds_messages_is_removed_by_force_alone(hq: GatewayAdm
     assert hq.aq.held_by_queue("one").messages == 1
     actions = [row["ACTION"] for row in view(hq.hub, "MGW_AUDIT") if row["KIND"] == "outbound schedule"]
     assert actions.count("remove outbound schedule") == 2
+
+
+def test_a_generation_has_no_job_of_a_schedule(hq: GatewayAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGW_SECRET_KEY", KEY)
+    hq.create_job("plain", "OUTBOUND", "events", "q2@plant")
+    hq.hq_schedule_propagation(*HQ_ENDS)
+    hq.alter_job("hq$_1", comments="by night")
+    number = max(row["GENERATION"] for row in view(hq.hub, "MGW_AUDIT") if row["ACTION"] == "alter job")
+    hq.alter_job("hq$_1", comments="by day")
+    hq.hq_unschedule_propagation(*HQ_ENDS)
+    assert list(then_at(hq.hub, number).document.jobs) == ["plain"]
 
 
 def test_a_schedule_of_another_schema_has_its_queue_there(hq: GatewayAdmin) -> None:

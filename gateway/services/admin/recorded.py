@@ -15,10 +15,12 @@ from mgw.gateway.state.catalog.text import ENCRYPTED
 from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["RENEWED", "SECRETS", "Seen", "changes", "look"]
+__all__ = ["OF_A_SCHEDULE", "RENEWED", "SECRETS", "Seen", "changes", "look"]
 
 #: Keys of an entry: which secrets the object has, and which of them are others than before.
 SECRETS, RENEWED = "secrets", "renewed"
+#: Key of a job: a schedule of DBMS_HQADM made it, with which it comes and goes.
+OF_A_SCHEDULE = "of_a_schedule"
 #: Of a job: not what somebody defined, or only for one of the old style.
 _RUN_STATE = ("id", "status", "resets", "agent", "link", "old_style", "schedule", "outbound")
 _OF_SCHEDULE = ("enabled", "poll_interval", "require_guarantee", "comments")  # not of a subscriber
@@ -121,6 +123,8 @@ def _job(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
     if job is None or job.status.leaving:
         return None
     values = {name: value for name, value in asdict(job).items() if name not in _RUN_STATE}
+    if job.outbound is not None:
+        return Seen(values | {OF_A_SCHEDULE: True})
     return Seen(values | ({"old_style": True, "schedule": job.schedule} if job.old_style else {}))
 
 

@@ -99,7 +99,8 @@ BEGIN
         SELECT jsonb_build_object('name', j.name, 'propagation_type', j.propagation_type, 'source', j.source, 'destination', j.destination,
                    'rule', j.rule, 'transformation', j.transformation, 'exception_queue', j.exception_queue,
                    'poll_interval', j.poll_interval, 'options', nullif(j.options::jsonb, '{}'),
-                   'require_guarantee', j.require_guarantee, 'enabled', j.enabled, 'comments', j.comments)
+                   'require_guarantee', j.require_guarantee, 'enabled', j.enabled, 'comments', j.comments, 'of_a_schedule',
+                   CASE WHEN EXISTS (SELECT FROM gw_outbound_schedule o WHERE o.job_id = j.id) THEN true END)
           INTO v_seen FROM gw_job j JOIN gw_job_state s ON s.job_id = j.id
          WHERE j.name_key = v_key AND j.schedule IS NOT NULL AND s.status NOT IN @leaving@;
     END IF;
