@@ -90,7 +90,7 @@ def test_the_log_level_of_a_running_agent_decides_how_much_it_tells(
             if level:
                 gateway.admin.set_log_level(level)
                 eventually(lambda: "loads changed definitions" in caplog.text, what=f"level {level}")
-            gateway.admin.alter_job("inj", comments=f"level {level}")
+            gateway.admin.alter_job("inj", options={"max_batch_size": 100 + level})
             eventually(lambda: "job inj activated" in caplog.text, what="a new activation")
             before = len(broker.queue("DST").messages)
             broker.put("SRC", Message(body=f"m{level}"))
