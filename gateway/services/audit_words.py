@@ -16,11 +16,18 @@ __all__ = ["THROUGH", "differences", "presented", "told", "values_of"]
 THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null: an earlier release wrote it."
 
 
+#: Kinds of which a line shows everything: who got what says nothing without.
+_SHORT = frozenset(("queue privilege", "system privilege", "type privilege", "role", "user"))
+
+
 def told(each: Audited) -> str:
     """``alter job orders (enabled: True -> False)``; of a removal, what became of its messages."""
     text = f"{each.action} {each.object}".rstrip()
     if each.before_change is not None and each.after_change is not None:
         text += f" ({', '.join(differences(each.before_change, each.after_change))})"
+    elif each.kind in _SHORT:
+        values = presented(each.after_change or each.before_change) or {}
+        text += f" ({', '.join(f'{name}: {value}' for name, value in values.items() if name != SECRETS)})"
     if each.messages:
         became = "deleted" if each.moved_to is None else f"moved to queue {each.moved_to}"
         text += f": {each.messages} message{'' if each.messages == 1 else 's'} {became}"

@@ -13,15 +13,16 @@ import secrets
 import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Changed, Hub, keep_change
 from mgw.gateway.definitions.roles import Role
 from mgw.gateway.observe.access_events import UserChanged
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.runtime.timekeeping import events_of
+from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
 from mgw.gateway.state import users as stored
 from mgw.gateway.state.users import TokenRow, UserRow
 from mgw.transforms.errors import AdminError, GatewayError
@@ -103,6 +104,7 @@ class Users:
                     cure="create an administrator first: mgw users add NAME --role administrator",
                 )
             stored.insert_user(conn, name, role, hashed, self._hub.clock.now())
+            self._keep(conn, "create", name, None, _shown(role, hashed), by)
         self._tell(name, f"created as {role.lower()}", by)
 
     def set_password(self, name: str, password: str | None, *, by: str) -> str:
@@ -116,6 +118,10 @@ class Users:
             found = self._known(conn, name)
             stored.set_password(conn, name, hashed)
             stored.delete_sessions(conn, name)
+            before, after = (_shown(found.role, each) for each in (found.password, hashed))
+            if found.password is not None and hashed is not None:
+                after[RENEWED] = ["password"]
+            self._keep(conn, "alter", found.name, before, after, by)
         self._tell(found.name, "has no password any more" if password is None else "has another password", by)
         return found.name
 
@@ -130,6 +136,8 @@ class Users:
             if role is not Role.ADMINISTRATOR:
                 self._keep_an_administrator(conn, found)
             stored.set_role(conn, name, role)
+            before, after = (_shown(each, found.password) for each in (found.role, role))
+            self._keep(conn, "alter", found.name, before, after, by)
         self._tell(found.name, f"is {role.lower()} now", by)
         return found.name
 
@@ -144,6 +152,7 @@ class Users:
             if len(stored.list_users(conn)) > 1:
                 self._keep_an_administrator(conn, found)
             stored.delete_user(conn, name)
+            self._keep(conn, "remove", found.name, _shown(found.role, found.password), None, by)
         self._tell(found.name, "removed", by)
         return found.name
 
@@ -167,6 +176,7 @@ class Users:
             expires = None if seconds is None else now + seconds
             row = TokenRow(number, found.name, limit, comment, now, expires, None)
             stored.insert_token(conn, row, _digest(secret))
+            self._keep(conn, "create token of", found.name, None, _token(row), by)
         self._tell(found.name, f"has token {number} ({limit.lower()})", by)
         return row, f"mgw_{number}_{secret}"
 
@@ -183,6 +193,7 @@ class Users:
             if found is None:
                 raise AdminError(f"token {token_id!r:.40} does not exist", cure="mgw users tokens lists them")
             stored.delete_token(conn, token_id)
+            self._keep(conn, "remove token of", found.user, _token(found), None, by)
         self._tell(found.user, f"has token {token_id} no more", by)
 
     @staticmethod
@@ -201,6 +212,19 @@ class Users:
                 cause="there is no other one",
                 cure="make another user an administrator first",
             )
+
+    def _keep(  # noqa: PLR0917
+        self,
+        conn: sa.Connection,
+        verb: str,
+        name: str,
+        before: dict[str, Any] | None,
+        after: dict[str, Any] | None,
+        by: str,
+    ) -> None:
+        """Write a change into the audit, in its transaction."""
+        if before != after:
+            keep_change(conn, Changed(verb, "user", name, before, after), now=self._hub.clock.now(), by=by)
 
     def _tell(self, name: str, what: str, by: str) -> None:
         Journalist(events_of(self._hub, None, self._hub.clock)).tell(UserChanged(name, what, by))
@@ -300,6 +324,17 @@ def _hasher() -> PasswordHasher:
 def _nobody() -> str:
     """A hash that no password has."""
     return _hasher().hash(secrets.token_urlsafe(32))
+
+
+def _shown(role: Role, password: str | None) -> dict[str, Any]:
+    """A user as the audit has it: of the password, that there is one."""
+    return {"role": role} if password is None else {"role": role, SECRETS: ["password"]}
+
+
+def _token(row: TokenRow) -> dict[str, Any]:
+    """A token as the audit has it: without what proves it."""
+    values = {"token": row.id, "role": row.role, "comment": row.comment, "expires": row.expires}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _digest(secret: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mgw.gateway.aq import prune_audit
+from mgw.gateway.aq import QueueAdmin, prune_audit
 from mgw.gateway.config.apply import apply_actions, plan_for
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.lint import check_source
@@ -21,6 +21,7 @@ from mgw.gateway.services.authors import acts, by_command, same_author
 from mgw.gateway.services.definition_changes import Changes, Invalid
 from mgw.gateway.services.generations import Generation, generation, generations, text_of, way_back
 from mgw.gateway.services.happenings import Audited, audit
+from mgw.gateway.services.users import Role, Users
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AdminError, ConfigInvalid, HubError
 from tests.conformance.link_suite import unique
@@ -28,6 +29,36 @@ from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 
 SECRET, OTHER = "tops3cret", "n3wer"
+#: What is told of rights, of code, and of users of the web face.
+RIGHTS = [
+    "grant queue privilege Q (dequeue: 0, enqueue: 2, grantee: ann, grantor: MGW)",
+    "grant queue privilege Q (dequeue: 0, enqueue: 1, grantee: bob, grantor: ann)",
+    "revoke queue privilege Q (dequeue: 0, enqueue: 2, grantee: ann, grantor: MGW)",
+    "revoke queue privilege Q (dequeue: 0, enqueue: 1, grantee: bob, grantor: ann)",
+    "grant system privilege DEQUEUE_ANY (admin_option: False, grantee: ann)",
+    "revoke system privilege DEQUEUE_ANY (admin_option: False, grantee: ann)",
+    "grant role CLERK (grantee: ann)",
+    "revoke role CLERK (grantee: ann)",
+    "create aq agent desk",
+    "alter aq agent desk (users: none -> ['ann'])",
+    "drop aq agent desk",
+    "create type ORD",
+    "grant type privilege ORD (grantee: ann, grantor: MGW)",
+    "revoke type privilege ORD (grantee: ann)",
+    "drop type ORD",
+    "allow module json",
+    "set rule function parsed",
+    "drop rule function parsed",
+    "forbid module json",
+    "create aq transformation T",
+    "modify aq transformation T (transformation.0: source.user_data -> UPPER(source.user_data))",
+    "drop aq transformation T",
+    "create user Ada (role: ADMINISTRATOR)",
+    "alter user Ada (password: *** -> ***)",
+    "create token of user Ada (role: VIEWER, token: ID)",
+    "remove token of user Ada (role: VIEWER, token: ID)",
+    "remove user Ada (role: ADMINISTRATOR)",
+]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
@@ -126,6 +157,48 @@ def test_queues_are_kept_and_come_with_a_generation_that_made_them(gateway: Gate
     Changes(gateway.hub).apply("queues: {A: {}, B: {}}")
     assert [each.result for each in generations(gateway.hub, 10)] == ["2 created"]
     assert {each.generation for each in entries(gateway)[10:]} == {entries(gateway)[10].id}
+
+
+def test_who_may_what_is_kept_too(gateway: Gateway) -> None:
+    queues, users = gateway.queues, Users(gateway.hub)
+    gateway.queue("Q")
+    begun = entries(gateway)[-1].id
+    queues.grant_queue_privilege("ENQUEUE", "Q", "ann", grant_option=True)
+    queues.grant_queue_privilege("ENQUEUE", "Q", "ann")  # she may already
+    QueueAdmin(gateway.hub, user="ann").grant_queue_privilege("ENQUEUE", "Q", "bob")
+    queues.revoke_queue_privilege("ENQUEUE", "Q", "ann")
+    queues.grant_system_privilege("DEQUEUE_ANY", "ann")
+    queues.revoke_system_privilege("DEQUEUE_ANY", "ann")
+    for _ in range(2):
+        queues.grant_role("CLERK", "ann")
+    queues.revoke_role("CLERK", "ann")
+    queues.create_aq_agent("desk", enable_http=True)
+    queues.enable_db_access("desk", "ann")
+    queues.drop_aq_agent("desk")
+    queues.create_type("ORD", {"id": "NUMBER(10)"})
+    queues.grant_type_privilege("ORD", "ann")
+    queues.revoke_type_privilege("ORD", "ann")
+    queues.drop_type("ORD")
+    queues.allow_module("json")
+    queues.set_rule_function("parsed", "json:loads")
+    queues.drop_rule_function("parsed")
+    queues.forbid_module("json")
+    queues.create_transformation("T", "TEXT", "TEXT", "source.user_data")
+    queues.modify_transformation("T", 0, "UPPER(source.user_data)")
+    queues.drop_transformation("T")
+    users.add("Ada", Role.ADMINISTRATOR, SECRET * 2, by="root@here")
+    users.set_password("ada", OTHER * 3, by="Ada")
+    token, secret = users.add_token("ada", role=Role.VIEWER, by="Ada")
+    users.remove_token(token.id, by="Ada")
+    users.remove("ada", by="root@here")
+    kept = [each for each in entries(gateway) if each.id > begun]
+    assert [told(each).replace(token.id, "ID") for each in kept] == RIGHTS
+    assert {each.actor for each in kept if each.object == "Ada"} == {"Ada", "root@here"}
+    assert [each.actor for each in kept if each.action == "grant queue privilege"][1] == "ann"
+    assert all(each.generation is None for each in kept)
+    with gateway.hub.read() as conn:
+        stored = str(conn.exec_driver_sql("SELECT * FROM aq_audit").all())
+    assert not any(each in stored for each in (SECRET, OTHER, secret.rpartition("_")[2]))
 
 
 def test_a_change_that_does_not_happen_is_not_kept(gateway: Gateway) -> None:

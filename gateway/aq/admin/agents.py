@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+import sqlalchemy as sa
+
 from mgw.gateway.aq.admin.base import Administration
 from mgw.gateway.aq.errors import AgentExists, AgentMissing, AgentNameInvalid, AgentNotMapped, AgentWithoutProtocol
 from mgw.gateway.aq.grants import AqAgent
@@ -46,7 +50,9 @@ class AgentProcedures(Administration):
                 )
             now = self.hub.clock.now()
             security_sql.upsert_agent(db, name, certificate_location, enable_http, enable_anyp, now)
-            return security_sql.find_agents(db, name)[0]
+            made = security_sql.find_agents(db, name)[0]
+            self._note(conn, "create", "aq agent", name, None, asdict(made))
+            return made
 
     def alter_aq_agent(
         self,
@@ -63,11 +69,13 @@ class AgentProcedures(Administration):
         with self.change() as conn:
             db = Db(conn)
             self._require_administrator(db)
-            name = _need(db, agent_name).name
-            _check_protocol(name, certificate_location, enable_http or enable_anyp)
+            found = _need(db, agent_name)
+            _check_protocol(found.name, certificate_location, enable_http or enable_anyp)
             now = self.hub.clock.now()
-            security_sql.upsert_agent(db, name, certificate_location, enable_http, enable_anyp, now)
-            return security_sql.find_agents(db, name)[0]
+            security_sql.upsert_agent(db, found.name, certificate_location, enable_http, enable_anyp, now)
+            altered = security_sql.find_agents(db, found.name)[0]
+            self._note(conn, "alter", "aq agent", found.name, asdict(found), asdict(altered))
+            return altered
 
     def drop_aq_agent(self, agent_name: str) -> None:
         """Remove an agent with its mappings (AQ guide 12.2 §8.8.3).
@@ -79,7 +87,9 @@ class AgentProcedures(Administration):
             db = Db(conn)
             security_sql.changed(db)
             self._require_administrator(db)
-            security_sql.delete_agent(db, _need(db, agent_name).name)
+            found = _need(db, agent_name)
+            security_sql.delete_agent(db, found.name)
+            self._note(conn, "drop", "aq agent", found.name, asdict(found))
 
     def enable_db_access(self, agent_name: str, db_username: str) -> None:
         """Give an agent the privileges of a database user (AQ guide 12.2 §8.8.4).
@@ -94,7 +104,9 @@ class AgentProcedures(Administration):
             db = Db(conn)
             security_sql.changed(db)
             self._require_administrator(db)
-            security_sql.map_agent(db, _need(db, agent_name).name, user)
+            found = _need(db, agent_name)
+            security_sql.map_agent(db, found.name, user)
+            self._note_users(conn, found)
 
     def disable_db_access(self, agent_name: str, db_username: str) -> None:
         """Take the privileges of a database user from an agent (AQ guide 12.2 §8.8.5).
@@ -107,13 +119,14 @@ class AgentProcedures(Administration):
             db = Db(conn)
             security_sql.changed(db)
             self._require_administrator(db)
-            name = _need(db, agent_name).name
-            if not security_sql.unmap_agent(db, name, user):
+            found = _need(db, agent_name)
+            if not security_sql.unmap_agent(db, found.name, user):
                 raise AgentNotMapped(
-                    f"AQ agent {name} does not have the privileges of user {user}",
+                    f"AQ agent {found.name} does not have the privileges of user {user}",
                     cause="it was never mapped to that user, or the mapping was ended",
                     cure="list the mappings: mgw aq agents list",
                 )
+            self._note_users(conn, found)
 
     def enable_aq_agent(self, agent_name: str, db_username: str) -> None:
         """Another name of :meth:`enable_db_access` (AQ guide 12.2 §3.7.1)."""
@@ -131,6 +144,11 @@ class AgentProcedures(Administration):
             if rights is None or rights.administers(db):
                 return found
             return [each for each in found if rights.key in {user.upper() for user in each.users}]
+
+    def _note_users(self, conn: sa.Connection, before: AqAgent) -> None:
+        """Write into the audit for which users an agent acts now."""
+        after = security_sql.find_agents(Db(conn), before.name)[0]
+        self._note(conn, "alter", "aq agent", before.name, asdict(before), asdict(after))
 
     def _require_administrator(self, db: Db) -> None:
         if self.rights is not None:

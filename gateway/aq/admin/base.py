@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq.admin.audit import Info, keep_object
+from mgw.gateway.aq.admin.audit import Changed, Info, keep_change, keep_object
 from mgw.gateway.aq.errors import QueueMissing, QueueTableMissing
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import QueueInfo, QueueRef, QueueTableInfo
@@ -86,8 +86,24 @@ class Administration:
         self, conn: sa.Connection, verb: str, kind: str, before: Info | None = None, after: Info | None = None
     ) -> None:
         """Write a change into the audit, in its transaction; nothing where the object is as it was."""
-        who = self.by or (None if self.rights is None else self.rights.user)
-        keep_object(conn, verb, kind, before, after, self.hub.clock.now(), who)
+        keep_object(conn, verb, kind, before, after, self.hub.clock.now(), self._who())
+
+    def _note(  # noqa: PLR0917
+        self,
+        conn: sa.Connection,
+        verb: str,
+        kind: str,
+        name: str,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The same of what has no procedure that shows it: a grant, a module, ..."""
+        if before != after:
+            changed = Changed(verb, kind, name, _told(before), _told(after))
+            keep_change(conn, changed, now=self.hub.clock.now(), by=self._who())
+
+    def _who(self) -> str | None:
+        return self.by or (None if self.rights is None else self.rights.user)
 
     def _check_commit(self, auto_commit: bool | None) -> None:
         """Refuse ``auto_commit`` False where there is no transaction of the application's."""
@@ -142,6 +158,10 @@ class Administration:
                 cure="create it: create_queue_table",
             )
         return found
+
+
+def _told(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if values is None else {key: value for key, value in values.items() if value not in (None, ())}
 
 
 def queue_info(db: Db, queue_id: int) -> QueueInfo:

@@ -48,6 +48,7 @@ class FunctionProcedures(Administration):
             if name not in functions_sql.list_modules(db):
                 functions_sql.insert_module(db, name, self.hub.clock.now())
                 functions_sql.recompile(db)
+                self._note(conn, "allow", "module", name, None, {"name": name})
 
     def forbid_module(self, name: str) -> None:
         """Take a module off the list. A process that has imported it keeps it loaded, and calls it no longer.
@@ -68,6 +69,7 @@ class FunctionProcedures(Administration):
             self._refuse_module_in_use(db, name, [each for each in allowed if each != name])
             functions_sql.delete_module(db, name)
             functions_sql.recompile(db)
+            self._note(conn, "forbid", "module", name, {"name": name})
 
     def modules(self) -> list[str]:
         """The allowed modules, by name; none for a user who is not an administrator."""
@@ -100,8 +102,10 @@ class FunctionProcedures(Administration):
             raise AqError(error.what, cause=error.cause, cure=error.cure) from error
         with self.change() as conn:
             db = Db(conn)
+            before = _named(db, name)
             functions_sql.put_function(db, item, self.hub.clock.now())
             functions_sql.recompile(db)
+            self._note(conn, "set", "rule function", name, before, _named(db, name))
         return item
 
     def drop_rule_function(self, name: str) -> None:
@@ -112,6 +116,7 @@ class FunctionProcedures(Administration):
         """
         with self.change() as conn:
             db = self._administer(Db(conn), f"drop function {name}")
+            before = _named(db, name)
             if not functions_sql.delete_function(db, name):
                 known = ", ".join(each.name for each in functions_sql.list_functions(db))
                 raise AqError(
@@ -120,6 +125,7 @@ class FunctionProcedures(Administration):
                     cure="correct the name",
                 )
             functions_sql.recompile(db)
+            self._note(conn, "drop", "rule function", name, before)
 
     def rule_functions(self) -> list[RuleFunction]:
         """The functions that rules may call, by name; none for a user who is not an administrator."""
@@ -147,6 +153,14 @@ class FunctionProcedures(Administration):
                 cause=f"it is used by {', '.join(users[:5])}",
                 cure="drop or alter those first",
             )
+
+
+def _named(db: Db, name: str) -> dict[str, str] | None:
+    """The function of a name as the audit has it."""
+    wanted = name.strip().upper()
+    return next(
+        ({"function": each.function} for each in functions_sql.list_functions(db) if each.name.upper() == wanted), None
+    )
 
 
 def _needs(function: str, module: str) -> bool:

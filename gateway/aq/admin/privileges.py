@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mgw.gateway.aq.admin.base import Administration
 from mgw.gateway.aq.errors import PrivilegeInvalid, PrivilegeMissing, QueueMissing
 from mgw.gateway.aq.grants import (
@@ -54,8 +56,11 @@ class PrivilegeProcedures(Administration):
             if grant_option:
                 _refuse_option_for_role(db, name)
             now = self.hub.clock.now()
+            before = _held(db, queue, name, grantor)
             for right in rights:
                 security_sql.upsert_grant(db, queue.id, right.value, name, grantor, grant_option, now)
+            after = _held(db, queue, name, grantor)
+            self._note(conn, "grant", "queue privilege", queue.full_name, before, after)
 
     def revoke_queue_privilege(self, privilege: str, queue_name: str, grantee: str) -> None:
         """Revoke what was granted, and what the grantee passed on (AQ guide 12.2 §8.5.4).
@@ -73,6 +78,7 @@ class PrivilegeProcedures(Administration):
             queue = self._grantable_queue(db, queue_name)
             grantors = self._grantors(db, queue)
             owner = queue.schema.upper()
+            before = _all_held(db, queue)
             found = False
             for right in rights:
                 grants = security_sql.grants_on(db, queue.id, right.value)
@@ -90,6 +96,9 @@ class PrivilegeProcedures(Administration):
                     cause="only the user who granted a privilege can revoke it",
                     cure="have the grantor revoke it, or revoke the grant from which it was passed on",
                 )
+            after = _all_held(db, queue)
+            for each in sorted(before):  # those included who had it from this grantee
+                self._note(conn, "revoke", "queue privilege", queue.full_name, before[each], after.get(each))
 
     def queue_privileges(self, queue_name: str | None = None) -> list[QueuePrivilege]:
         """Grants on one queue, or on all; a user sees those on queues of the user, and those the user gave or got.
@@ -166,6 +175,9 @@ class PrivilegeProcedures(Administration):
                 security_sql.delete_grants(db, [held.id])
             grantor = self.rights.user if self.rights else _OWNER
             security_sql.upsert_grant(db, 0, right.value, name, grantor, admin_option, self.hub.clock.now())
+            before = None if held is None else _of_everything(name, option=held.grantable)
+            given = _of_everything(name, option=admin_option)
+            self._note(conn, "grant", "system privilege", right.value, before, given)
 
     def revoke_system_privilege(self, privilege: str, grantee: str) -> None:
         """Take a system privilege back, its admin option with it (AQ guide 12.2 §8.5.2).
@@ -188,6 +200,8 @@ class PrivilegeProcedures(Administration):
                     cure="list what is granted: mgw aq privileges",
                 )
             security_sql.delete_grants(db, [held.id])
+            taken = _of_everything(name, option=held.grantable)
+            self._note(conn, "revoke", "system privilege", right.value, taken)
 
     def system_privileges(self) -> list[SystemPrivilege]:
         """Every grant of a system privilege; a user who does not administer the hub sees only the user's own."""
@@ -234,7 +248,8 @@ class PrivilegeProcedures(Administration):
                     cause="everybody has PUBLIC, SYS and SYSTEM are not roles, and a role cannot hold itself",
                 )
             grantor = self.rights.user if self.rights else _OWNER
-            security_sql.insert_role(db, name, holder, grantor, self.hub.clock.now())
+            if security_sql.insert_role(db, name, holder, grantor, self.hub.clock.now()):
+                self._note(conn, "grant", "role", name, None, {"grantee": holder})
 
     def revoke_role(self, role: str, grantee: str) -> None:
         """Take a role back.
@@ -252,6 +267,7 @@ class PrivilegeProcedures(Administration):
                 raise PrivilegeInvalid(
                     f"role {name} was not granted to {holder}", cure="list what is granted: mgw aq privileges"
                 )
+            self._note(conn, "revoke", "role", name, {"grantee": holder})
 
     def roles(self) -> list[RoleMember]:
         """Every role with those who hold it; a user who does not administer the hub sees only the user's own."""
@@ -265,6 +281,29 @@ class PrivilegeProcedures(Administration):
     def _require_role_administrator(self, db: Db, what: str) -> None:
         if self.rights is not None:
             self.rights.require_administrator(db, what, manage_any=False)
+
+
+def _all_held(db: Db, queue: QueueRef) -> dict[tuple[str, str], dict[str, Any]]:
+    """What everybody may do with a queue, by grantee and grantor, as the audit has it."""
+    found = [each for queue_id, each in security_sql.list_queue_privileges(db) if queue_id == queue.id]
+    return {
+        (each.grantee.upper(), each.grantor.upper()): {
+            "grantee": each.grantee,
+            "enqueue": each.enqueue,
+            "dequeue": each.dequeue,
+            "grantor": each.grantor,
+        }
+        for each in found
+    }
+
+
+def _held(db: Db, queue: QueueRef, grantee: str, grantor: str) -> dict[str, Any] | None:
+    return _all_held(db, queue).get((grantee.upper(), grantor.upper()))
+
+
+def _of_everything(grantee: str, *, option: bool) -> dict[str, Any]:
+    """A system privilege as the audit has it."""
+    return {"grantee": grantee, "admin_option": option}
 
 
 def _queue_rights(privilege: str) -> tuple[QueueRight, ...]:

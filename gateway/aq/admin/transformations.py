@@ -18,6 +18,10 @@ from mgw.gateway.aq.store.statements import Db
 __all__ = ["TransformationProcedures", "subscriber_transformation", "transformation_users"]
 
 
+#: In the audit: one that the gateway's procedures define is a ``transformation``, and a rollback restores it.
+_KIND = "aq transformation"
+
+
 class TransformationProcedures(Administration):
     """Create, modify, drop and list transformations; part of :class:`mgw.gateway.aq.admin.QueueAdmin`."""
 
@@ -66,6 +70,7 @@ class TransformationProcedures(Administration):
             item = replace(_with(item, 0, transformation), comment=comment, created=self.hub.clock.now())
             transformations.check(db, item, self.hub.transform_modules)
             transformations_sql.insert_transformation(db, item)
+            self._note(conn, "create", _KIND, item.full_name, None, _shown(item))
             return item
 
     def _typed(self, db: Db, name: QualifiedName, from_type: str, to_type: str) -> TransformationInfo:
@@ -107,13 +112,17 @@ class TransformationProcedures(Administration):
             for chain in chains.chains_with(db, QualifiedName(item.schema, item.name).key):
                 chains.check_steps(db, chain, altered)
             transformations_sql.update_transformation(db, altered)
+            self._note(conn, "modify", _KIND, item.full_name, _shown(item), _shown(altered))
             return altered
 
-    def drop_transformation(self, name: str) -> None:
+    def drop_transformation(self, name: str, *, audited: bool = False) -> None:
         """Remove a transformation no subscriber and no job uses (AQ guide 12.2 §8.4.3).
 
         A program that opened the hub without the gateway's tables does not know of jobs: one that loses its
         transformation that way fails, and says why, until it is altered or the transformation is created again.
+
+        Args:
+            audited: the caller writes it into the audit.
 
         Raises:
             AqError: 24094 unknown, 24095 a subscriber, a job or a chain uses it.
@@ -123,6 +132,8 @@ class TransformationProcedures(Administration):
             item = self._transformation(db, name)
             self._refuse_used(db, item)
             transformations_sql.delete_transformation(db, item.id)
+            if not audited:
+                self._note(conn, "drop", _KIND, item.full_name, _shown(item))
 
     def transformations(self) -> list[TransformationInfo]:
         """Every transformation, by name; a user sees those of the schemas that the user administers."""
@@ -153,6 +164,12 @@ class TransformationProcedures(Administration):
         if found is None:
             raise transformations.missing(name)
         return found
+
+
+def _shown(item: TransformationInfo) -> dict[str, Any]:
+    """A transformation as the audit has it."""
+    made = item.definition or {str(number): text for number, text in sorted(item.expressions.items())}
+    return {"from_type": item.from_type, "to_type": item.to_type, "transformation": made, "comment": item.comment}
 
 
 def _with(item: TransformationInfo, number: int, transformation: str | Mapping[str, Any]) -> TransformationInfo:

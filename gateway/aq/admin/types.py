@@ -63,7 +63,9 @@ class TypeProcedures(Administration):
             made = self._declared(db, name, attributes)
             record = TypeRecord(secrets.randbits(62), name.schema, name.name, made, made.shape, self.hub.clock.now())
             types_sql.insert_type(db, record)
-            return _info(record)
+            created = _info(record)
+            self._note(conn, "create", "type", created.full_name, None, _shown(created))
+            return created
 
     def _declared(self, db: Db, name: QualifiedName, attributes: Mapping[str, str] | str) -> NamedType:
         def resolve(text: str) -> NamedType:
@@ -121,6 +123,7 @@ class TypeProcedures(Administration):
                     cure="drop those first",
                 )
             types_sql.drop_type(db, found.id, self.hub.clock.now())
+            self._note(conn, "drop", "type", found.full_name, _shown(_info(found)))
 
     def types(self) -> list[TypeInfo]:
         """Every object type, by name; a user sees the user's own, and those with EXECUTE on them."""
@@ -156,7 +159,9 @@ class TypeProcedures(Administration):
             db = Db(conn)
             found = self._own_type(db, type_name)
             grantor = self.rights.user if self.rights is not None else found.schema
-            types_sql.insert_grant(db, found.id, holder, grantor, self.hub.clock.now())
+            if types_sql.insert_grant(db, found.id, holder, grantor, self.hub.clock.now()):
+                given = {"grantee": holder, "grantor": grantor}
+                self._note(conn, "grant", "type privilege", found.full_name, None, given)
 
     def revoke_type_privilege(self, type_name: str, grantee: str) -> None:
         """Take EXECUTE on a type back; what was made of the type stays.
@@ -173,6 +178,7 @@ class TypeProcedures(Administration):
                     f"EXECUTE on type {found.full_name} was not granted to {holder}",
                     cure="list what is granted: type_privileges",
                 )
+            self._note(conn, "revoke", "type privilege", found.full_name, {"grantee": holder})
 
     def type_privileges(self) -> list[TypePrivilege]:
         """Grants of EXECUTE on types; a user sees those on the types of the user, and those the user got."""
@@ -254,6 +260,11 @@ def _require(db: Db, name: QualifiedName) -> TypeRecord:
             cure="create it, or correct the name",
         )
     return found
+
+
+def _shown(made: TypeInfo) -> dict[str, Any]:
+    """A type as the audit has it."""
+    return {"attributes": dict(made.attributes)} if made.array is None else {"array": made.array}
 
 
 def _info(record: TypeRecord) -> TypeInfo:

@@ -110,9 +110,9 @@ def users_of_type(db: Db, record: TypeRecord) -> list[str]:
 # -- EXECUTE -----------------------------------------------------------------------------------------------------------
 
 
-def insert_grant(db: Db, type_id: int, grantee: str, grantor: str, now: float) -> None:
-    """Store a grant; nothing happens if it is there already."""
-    db.run(
+def insert_grant(db: Db, type_id: int, grantee: str, grantor: str, now: float) -> int:
+    """Store a grant; returns 0 if it is there already."""
+    return db.run(
         "INSERT INTO aq_type_privilege (type_id, grantee_key, grantee, grantor, created) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
         (type_id, grantee.upper(), grantee, grantor, now),

@@ -155,9 +155,9 @@ def list_system_privileges(db: Db) -> list[SystemPrivilege]:
 # -- roles -----------------------------------------------------------------------------------------------------------
 
 
-def insert_role(db: Db, role: str, grantee: str, grantor: str, now: float) -> None:
-    """Store that a grantee holds a role; nothing happens if it does already."""
-    db.run(
+def insert_role(db: Db, role: str, grantee: str, grantor: str, now: float) -> int:
+    """Store that a grantee holds a role; returns 0 if it does already."""
+    return db.run(
         "INSERT INTO aq_role (role_key, grantee_key, role, grantee, grantor, created) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
         (role.upper(), grantee.upper(), role, grantee, grantor, now),

@@ -131,7 +131,7 @@ class TransformationProcedures(Administration):
         with self.change("transformation", name) as conn:
             self._need(conn, name)
             try:
-                QueueAdmin(self.hub, conn).drop_transformation(name)
+                QueueAdmin(self.hub, conn).drop_transformation(name, audited=True)
             except AqError as error:
                 raise refused(error) from error
 
