@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mgw.gateway.aq import DequeueOptions
 from mgw.gateway.config.history import then_at
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.definitions.outbound import MQSERIES_OUTBOUND
@@ -154,6 +155,41 @@ def test_a_schedule_that_holds_messages_is_removed_by_force_alone(hq: GatewayAdm
     assert hq.aq.held_by_queue("one").messages == 1
     actions = [row["ACTION"] for row in view(hq.hub, "MGW_AUDIT") if row["KIND"] == "outbound schedule"]
     assert actions.count("remove outbound schedule") == 2
+
+
+def test_nothing_but_its_exception_queue_goes_with_a_schedule(
+    hq: GatewayAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hq.hq_schedule_propagation(*HQ_ENDS)
+    hq.aq.create_queue("kept", "HQ$_1")
+    hq.aq.start_queue("kept")
+    put(hq.hub, "kept", Message(b"of somebody else"))
+    for force in (False, True):
+        with refused(20004) as caught:
+            hq.hq_unschedule_propagation(*HQ_ENDS, force)
+        assert "queue table HQ$_1, which goes with it, also has queue kept" in str(caught.value)
+    assert (hq.aq.held_by_queue("kept").messages, list(outbound_rows(hq))) == (1, ["HQ$_1"])
+    hq.aq.stop_queue("kept")
+    hq.aq.drop_queue("kept")
+    put(hq.hub, "HQ$_1_E", Message(b"bad"))
+    exceptions = hq.hub.session()
+    monkeypatch.setattr("mgw.gateway.services.admin.outbound_procedures.STOP_SECONDS", 0.2)
+    for _ in range(7):
+        assert exceptions.dequeue("HQ$_1_E", DequeueOptions(wait=0))
+        with refused(20004) as caught:
+            hq.hq_unschedule_propagation(*HQ_ENDS, True)
+        assert "queue HQ$_1_E cannot be stopped: transactions are using it" in str(caught.value)
+        exceptions.rollback()
+        if hq.aq.held_by_queue("AQ$_HQ$_1_E").messages:
+            break
+    with refused(20004) as caught:
+        hq.hq_unschedule_propagation(*HQ_ENDS)
+    assert "queue AQ$_HQ$_1_E holds 1 message" in str(caught.value)
+    stored = hq.aq.queue("HQ$_1_E")
+    assert stored is not None
+    assert stored.enqueue_enabled, "what a refused call stopped is started"
+    assert hq.hq_unschedule_propagation(*HQ_ENDS, True)
+    assert made_queues(hq) == []
 
 
 def test_a_generation_has_no_job_of_a_schedule(hq: GatewayAdmin, monkeypatch: pytest.MonkeyPatch) -> None:

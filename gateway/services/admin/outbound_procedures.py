@@ -8,13 +8,15 @@ says why there is no queue between.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Held, QueueAdmin, payload_name, shown_key
+from mgw.gateway.aq import Held, QueueAdmin, QueueInfo, QueueInUse, payload_name, shown_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key, split_foreign
 from mgw.gateway.definitions.outbound import (
     DEFAULT_LATENCY,
@@ -35,6 +37,7 @@ from mgw.transforms.errors import AdminError, ExpressionInvalid, GatewayError, H
 __all__ = ["OutboundProcedures"]
 
 _KIND = "outbound schedule"
+STOP_SECONDS = 5.0  # for the transactions on an exception queue to end; administration waits meanwhile
 
 
 class OutboundProcedures(JobProcedures):
@@ -105,8 +108,9 @@ class OutboundProcedures(JobProcedures):
             True when the job is gone, False when the agent removes it after its work in flight.
 
         Raises:
-            AdminError: ORA-20001 the destination is not queue@link; ORA-20004 messages are left; ORA-32814 unknown;
-                ORA-32802 protocol.
+            AdminError: ORA-20001 the destination is not queue@link; ORA-20004 messages are left, transactions work on
+                its exception queue, or the queue table of that has another queue; ORA-32814 unknown; ORA-32802
+                protocol.
         """
         number, wanted = _protocol(protocol), key(_address(destination))
 
@@ -125,7 +129,12 @@ class OutboundProcedures(JobProcedures):
             return job
 
         return self._take_away(
-            find, JobStatus.DELETE_PENDING, force=False, move_to=None, drop_messages=force, also=self._unschedule
+            find,
+            JobStatus.DELETE_PENDING,
+            force=False,
+            move_to=None,
+            drop_messages=force,
+            also=partial(self._unschedule, force=force),
         )
 
     def _new_name(self, queue_name: str) -> str:
@@ -208,32 +217,83 @@ class OutboundProcedures(JobProcedures):
         queue = subscribers.source_queue(conn, job)
         collected = queue is not None and queue.multiple_consumers
         waiting = subscribers.held(self.hub, conn, queue, job) if queue is not None and collected else Held(0)
-        exceptions = schedule.exception_queue
-        failed = admin.held_by_queue(exceptions) if admin.queue(exceptions) is not None else Held(0)
-        left = [
-            f"{place} holds {held.told(self.clock.now())}"
-            for place, held in ((f"queue {job.source}", waiting), (f"exception queue {exceptions}", failed))
-            if held.messages
-        ]
+        exceptions = admin.queue(schedule.exception_queue)
+        failed = [] if exceptions is None else _held(admin, _goes_with(admin, job, exceptions))
+        self._refuse_held(job, [(f"queue {job.source}", waiting), *failed])
+
+    def _refuse_held(self, job: JobDef, places: Iterable[tuple[str, Held]]) -> None:
+        left = [f"{place} holds {held.told(self.clock.now())}" for place, held in places if held.messages]
         if left:
-            raise AdminError(
-                f"{_KIND} {job.name} cannot be removed: propagation is still in progress",
-                number=Ora.HQ_IN_PROGRESS,
-                cause=" and ".join(left),
-                cure="wait until the messages are propagated and take those of the exception queue, or delete them "
+            raise _in_progress(
+                job,
+                " and ".join(left),
+                "wait until the messages are propagated and take those of the exception queue, or delete them "
                 "(--force, in Python force)",
             )
 
-    def _unschedule(self, conn: sa.Connection, job: JobDef) -> None:
-        """The schedule and its exception queue are gone; what the job has in flight is finished."""
+    def _unschedule(self, conn: sa.Connection, job: JobDef, *, force: bool) -> None:
+        """The schedule and its exception queue are gone; what the job has in flight is finished.
+
+        Messages are counted once more when nobody can put one in any more.
+
+        Raises:
+            AdminError: ORA-20004.
+        """
         if job.outbound is None:
             return
         admin = QueueAdmin(self.hub, conn)
         exceptions = admin.queue(job.outbound.exception_queue)
         catalog.delete_outbound_schedule(conn, job.id)
         catalog.update_job(conn, replace(job, exception_queue=None))
-        if exceptions is not None:
-            admin.drop_queue_table(exceptions.queue_table, force=True)
+        if exceptions is None:
+            return
+        queues = _goes_with(admin, job, exceptions)
+        for each in queues:
+            try:
+                admin.stop_queue(each.full_name, wait=STOP_SECONDS)
+            except QueueInUse as error:
+                cause = f"queue {each.full_name} cannot be stopped: {error.cause}"
+                raise _in_progress(job, cause, "try again when those have ended") from error
+        if not force:
+            self._refuse_held(job, _held(admin, queues))
+        admin.drop_queue_table(exceptions.queue_table, force=True)
+
+
+def _goes_with(admin: QueueAdmin, job: JobDef, exceptions: QueueInfo) -> list[QueueInfo]:
+    """The exception queue of a schedule, then that of its queue table: messages move in that order.
+
+    Raises:
+        AdminError: ORA-20004 somebody put another queue into the queue table.
+    """
+    queues = admin.queues(exceptions.queue_table)
+    others = [each.full_name for each in queues if each.id != exceptions.id and not _of_table(each)]
+    if others:
+        raise _in_progress(
+            job,
+            f"queue table {exceptions.queue_table}, which goes with it, also has queue {', '.join(others[:5])}",
+            "stop and drop that queue first: mgw aq queues stop, mgw aq queues drop",
+        )
+    return sorted(queues, key=_of_table)
+
+
+def _held(admin: QueueAdmin, queues: Iterable[QueueInfo]) -> list[tuple[str, Held]]:
+    """What they hold."""
+    names = [(f"{'' if _of_table(each) else 'exception '}queue {each.full_name}", each.full_name) for each in queues]
+    return [(place, admin.held_by_queue(name)) for place, name in names]
+
+
+def _of_table(queue: QueueInfo) -> bool:
+    """Whether it is the exception queue that a queue table has by itself."""
+    return queue.name.upper().startswith("AQ$_")
+
+
+def _in_progress(job: JobDef, cause: str, cure: str) -> AdminError:
+    return AdminError(
+        f"{_KIND} {job.name} cannot be removed: propagation is still in progress",
+        number=Ora.HQ_IN_PROGRESS,
+        cause=cause,
+        cure=cure,
+    )
 
 
 def _job(name: str, queue_name: str, destination: str, schedule: OutboundSchedule) -> JobDef:
