@@ -44,6 +44,7 @@ def test_a_date_is_computed_from_now(text: str, expected: str) -> None:
     [
         "", "1", "1/0", "SYSDATE + SYSDATE", "SYSDATE +", "SYSDATE; DROP TABLE x", "SYSDATE + 1e99", "'tomorrow'",
         "SLEEP(3)", "SYSDATE * 2", "TRUNC(SYSDATE, 'CC')", "NEXT_DAY(SYSDATE, 'someday')", "(SELECT 1)", "x" * 201,
+        "SYSDATE + INTERVAL '1'",
     ],
 )  # fmt: skip
 def test_what_is_no_date_is_refused(text: str) -> None:

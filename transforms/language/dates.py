@@ -132,6 +132,8 @@ def _date(node: Any, now: datetime) -> datetime:
 
 
 def _interval(node: Any, _: datetime) -> timedelta:
+    if node.unit is None:
+        raise ValueError("an interval has a unit")
     return _of_unit(float(node.this.this), node.unit.name)
 
 
