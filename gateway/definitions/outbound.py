@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mgw.transforms.language.dates import date_of
+from mgw.transforms.language.dates import constant_step, date_of
 
 __all__ = [
     "DEFAULT_LATENCY",
     "KAFKA_OUTBOUND",
     "MAX_PROTOCOL",
     "MIN_PROTOCOL",
+    "MOST_WINDOWS",
     "MQSERIES_OUTBOUND",
     "MQTT_OUTBOUND",
     "PROTOCOL_NAMES",
@@ -45,7 +46,7 @@ PROTOCOL_TYPES: Mapping[int, str | None] = {
 #: The numbers by the names of their constants.
 PROTOCOL_NAMES: Mapping[str, int] = {f"{kind or 'MQSERIES'}_OUTBOUND": each for each, kind in PROTOCOL_TYPES.items()}
 
-_MOST_WINDOWS = 10_000  # that are reckoned one by one after an agent was down; then the next is reckoned from now
+MOST_WINDOWS = 2000  # that one call reckons one by one: less than 0.1 s
 
 
 def protocol_name(number: int) -> str:
@@ -88,15 +89,31 @@ class OutboundSchedule:
         """
         return None if self.end is None or self.next_time is None else date_of(self.next_time, self.end)
 
+    def is_behind(self, now: float) -> bool:
+        """Whether its window has ended, and there is another."""
+        return self.end is not None and self.end <= now and self.next_time is not None
+
     def moved(self, now: float) -> OutboundSchedule:
         """With the window that is open or opens next, after those that have ended; or with its last one.
+
+        After :data:`MOST_WINDOWS` it is behind still, and the next call goes on.
 
         Raises:
             ExpressionInvalid: ``next_time`` has no value.
         """
-        found = self
-        for _ in range(_MOST_WINDOWS):
+        found = self._skipped(now)
+        for _ in range(MOST_WINDOWS):
             if found.end is None or now < found.end or (begin := found.following()) is None:
                 return found
             found = replace(found, window=max(begin, found.end))
-        return replace(found, window=max(now, date_of(self.next_time or "SYSDATE", now)))
+        return found
+
+    def _skipped(self, now: float) -> OutboundSchedule:
+        """With the last window that has ended, if windows follow each other in equal steps."""
+        if self.end is None or self.duration is None or self.next_time is None or now < self.end:
+            return self
+        step = constant_step(self.next_time)
+        if step is None:
+            return self
+        period = self.duration + max(0.0, step)
+        return replace(self, window=self.window + (now - self.end) // period * period)

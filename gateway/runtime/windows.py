@@ -22,6 +22,7 @@ class Windows:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._edge = float("inf")  # epoch seconds
+        self._behind = False  # a schedule has more windows that ended than one look reckons
 
     def due(self, now: float) -> bool:
         """Whether a window has opened or closed since the last :meth:`keep`."""
@@ -30,26 +31,27 @@ class Windows:
     def keep(self, jobs: Iterable[JobDef], now: float) -> None:
         """From these jobs on, know when the next window opens or closes."""
         edges = [job.outbound.edge(now) for job in jobs if job.outbound is not None]
-        self._edge = min((edge for edge in edges if edge is not None), default=float("inf"))
+        known = min((edge for edge in edges if edge is not None), default=float("inf"))
+        self._edge = now if self._behind else known
 
     def move(self, jobs: Iterable[JobDef], agent_key: str, token: int, now: float) -> bool:
-        """Store the next window of every schedule whose window has ended; whether there was one.
+        """Store the next window of every schedule whose window has ended, each at once; whether there was one.
 
         Raises:
             LeaseLost: another process owns the agent.
             HubError: it could not be written.
         """
-        moved = [
-            (job.id, found)
-            for job in jobs
-            if job.outbound is not None and (found := _moved(job.name, job.outbound, now)) != job.outbound
-        ]
-        if moved:
+        moved = behind = False
+        for job in jobs:
+            if job.outbound is None or (found := _moved(job.name, job.outbound, now)) == job.outbound:
+                continue
             with self._hub.write() as conn:
                 lease.check_owner(conn, agent_key, token)
-                for job_id, schedule in moved:
-                    catalog.set_window(conn, job_id, schedule)
-        return bool(moved)
+                catalog.set_window(conn, job.id, found)
+            moved = True
+            behind = behind or found.is_behind(now)
+        self._behind = behind
+        return moved
 
 
 def _moved(name: str, schedule: OutboundSchedule, now: float) -> OutboundSchedule:

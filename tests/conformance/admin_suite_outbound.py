@@ -79,6 +79,12 @@ def test_windows_are_kept_as_they_were_given(hq: GatewayAdmin) -> None:
         hq.hq_schedule_propagation(*HQ_ENDS, start)
         assert next(iter(outbound_rows(hq).values()))["START_TIME"] == "2030-01-31 22:00:00"
         hq.hq_unschedule_propagation(*HQ_ENDS)
+    begun = hq.clock.now() - 9.5 * 86400
+    job = hq.hq_schedule_propagation(*HQ_ENDS, begun, 3600, "SYSDATE + 1 - 3600/86400")
+    assert job.outbound is not None
+    assert job.outbound.window == pytest.approx(begun + 10 * 86400, abs=0.01), "those that have ended are left out"
+    assert outbound_rows(hq)["HQ$_1"]["START_TIME"] < outbound_rows(hq)["HQ$_1"]["WINDOW_BEGIN"]
+    assert hq.list_outbound_schedules()[0].outbound == job.outbound
 
 
 def test_what_a_schedule_refuses(hq: GatewayAdmin) -> None:

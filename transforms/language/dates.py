@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import sqlglot
@@ -17,12 +18,14 @@ from sqlglot.errors import ParseError, TokenError
 
 from mgw.transforms.errors import ExpressionInvalid
 
-__all__ = ["MAX_DATE_EXPRESSION", "date_of"]
+__all__ = ["MAX_DATE_EXPRESSION", "constant_step", "date_of"]
 
 MAX_DATE_EXPRESSION = 200  # characters, as in the packages for AQ
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _UNITS = {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3600.0, "DAY": 86400.0}
 _DAY = 86400.0
+#: Functions of the calendar: how far their value is from SYSDATE depends on SYSDATE.
+_CALENDAR = (exp.DateTrunc, exp.TimestampTrunc, exp.NextDay, exp.LastDay, exp.AddMonths)
 _EXAMPLES = "write a date such as SYSDATE + 1/24 or TRUNC(SYSDATE) + 1"
 
 _Value = datetime | timedelta | float
@@ -37,8 +40,7 @@ def date_of(text: str, now: float) -> float:
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_DATE_EXPRESSION:
         raise _invalid(text, f"it has 1 to {MAX_DATE_EXPRESSION} characters")
     try:
-        tree = sqlglot.parse_one(text, read="oracle")
-        value = _value(tree, datetime.fromtimestamp(now, UTC))
+        value = _value(_tree(text), datetime.fromtimestamp(now, UTC))
     except (ParseError, TokenError, RecursionError) as error:
         raise _invalid(text, "it cannot be read") from error
     except (OverflowError, ValueError, ZeroDivisionError, TypeError) as error:
@@ -46,6 +48,21 @@ def date_of(text: str, now: float) -> float:
     if not isinstance(value, datetime):
         raise _invalid(text, "its value is a number of days, and no date")
     return value.timestamp()
+
+
+def constant_step(text: str) -> float | None:
+    """Seconds from SYSDATE to the value of a date expression, where they are always the same; None: where they are not.
+
+    Raises:
+        ExpressionInvalid: as :func:`date_of`.
+    """
+    step = date_of(text, 0.0)
+    return None if any(isinstance(node, _CALENDAR) for node in _tree(text).walk()) else step
+
+
+@lru_cache(256)
+def _tree(text: str) -> Any:
+    return sqlglot.parse_one(text, read="oracle")
 
 
 def _invalid(text: object, cause: str) -> ExpressionInvalid:

@@ -87,7 +87,7 @@ class OutboundProcedures(JobProcedures):
         schedule = OutboundSchedule(
             number, _latency(latency), begin, _duration(duration), next_time or None, "", window=begin
         )
-        _check_next(schedule)
+        schedule = _begun(schedule, self.clock.now())
         while True:
             name = self._new_name(queue_name)
             with called(_KIND, name), self.change(_KIND, name) as conn:
@@ -380,23 +380,24 @@ def _duration(given: object) -> float | None:
     return _seconds("duration", given, "a number of seconds, 1 or more; without it the window stays open", least=1.0)
 
 
-def _check_next(schedule: OutboundSchedule) -> None:
-    """The next window does not open before the first one closes.
+def _begun(schedule: OutboundSchedule, now: float) -> OutboundSchedule:
+    """With the window that is open or opens next, where the first one has ended. None opens before one closes.
 
     Raises:
         AdminError: ORA-32801.
     """
     if schedule.next_time is None:
-        return
+        return schedule
     try:
         end = schedule.end if schedule.end is not None else schedule.window
         following = replace(schedule, duration=end - schedule.window).following()
+        if following is None or schedule.end is None or following >= schedule.end:
+            return schedule.moved(now)
     except ExpressionInvalid as error:
         raise AdminError(error.what, number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure) from error
-    if following is not None and schedule.end is not None and following < schedule.end:
-        raise AdminError(
-            f"next_time {schedule.next_time!r} cannot be used",
-            number=Ora.INVALID_VALUE,
-            cause="the next window would open before the first one closes; SYSDATE is the end of the window there",
-            cure="give a later date, such as SYSDATE + 1/24",
-        )
+    raise AdminError(
+        f"next_time {schedule.next_time!r} cannot be used",
+        number=Ora.INVALID_VALUE,
+        cause="the next window would open before the first one closes; SYSDATE is the end of the window there",
+        cure="give a later date, such as SYSDATE + 1/24",
+    )
