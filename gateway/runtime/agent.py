@@ -293,7 +293,6 @@ class Agent:
         now = self._clock.now()
         if self._windows.move(snapshot.jobs.values(), key(self.name), self._lease.token, now):
             snapshot = self._read()
-        self._windows.keep(snapshot.jobs.values(), now)
         return snapshot
 
     def _read(self) -> Snapshot:
@@ -333,7 +332,9 @@ class Agent:
         if self._pool is not None:
             self._pool.keep(snapshot.jobs)
         self._refusals = refusals
-        self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
+        # Last: what a failing hub interrupted is taken over in the next round.
+        self._snapshot = snapshot
+        self._windows.keep(snapshot.jobs.values())
 
     @staticmethod
     def _is_restarted(snapshot: Snapshot, runner: JobRunner | RemoteJob) -> bool:

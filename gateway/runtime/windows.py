@@ -22,14 +22,16 @@ class Windows:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._edge = float("inf")  # epoch seconds
+        self._moved = 0.0  # when move() looked last
         self._behind = False  # a schedule has more windows that ended than one look reckons
 
     def due(self, now: float) -> bool:
         """Whether a window has opened or closed since the last :meth:`keep`."""
         return now >= self._edge
 
-    def keep(self, jobs: Iterable[JobDef], now: float) -> None:
-        """From these jobs on, know when the next window opens or closes."""
+    def keep(self, jobs: Iterable[JobDef]) -> None:
+        """These jobs were taken over, as :meth:`move` left them: know when the next window opens or closes."""
+        now = self._moved  # a window that has closed since is still to be moved
         edges = [job.outbound.edge(now) for job in jobs if job.outbound is not None]
         known = min((edge for edge in edges if edge is not None), default=float("inf"))
         self._edge = now if self._behind else known
@@ -42,6 +44,7 @@ class Windows:
             HubError: it could not be written.
         """
         moved = behind = False
+        self._moved = now
         for job in jobs:
             if job.outbound is None or (found := _moved(job.name, job.outbound, now)) == job.outbound:
                 continue
