@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 
 from mgw import __version__
@@ -322,11 +322,7 @@ class Agent:
                 jobs = {job_id: job for job_id, job in self._runners.items() if isinstance(job, RemoteJob)}
                 self._pool.know(snapshot.version, jobs, snapshot.log_level)
             self._taps.look(self._threads)
-        for job in snapshot.jobs.values():
-            if job.status.leaving and job.id not in self._leaving:
-                self._idle_jobs.remove(job)
-            elif not job.enabled:
-                self._idle_jobs.subscribe(snapshot, job)
+        self._see_to_idle(snapshot, ending)
         self._links.keep(link.config() for link in snapshot.links.values())
         self._measures.keep(snapshot.jobs)
         if self._pool is not None:
@@ -335,6 +331,16 @@ class Agent:
         # Last: what a failing hub interrupted is taken over in the next round.
         self._snapshot = snapshot
         self._windows.keep(snapshot.jobs.values())
+
+    def _see_to_idle(self, snapshot: Snapshot, ended: Container[int]) -> None:
+        """Jobs that do not run: those that are being removed, disabled, or outside of their windows."""
+        for job in snapshot.jobs.values():
+            if job.status.leaving and job.id not in self._leaving:
+                self._idle_jobs.remove(job)
+            elif not job.enabled:
+                self._idle_jobs.subscribe(snapshot, job)
+            elif job.outbound is not None and job.id not in self._runners:
+                self._windows.rest(job, job.id in ended, key(self.name), self._lease.token)
 
     @staticmethod
     def _is_restarted(snapshot: Snapshot, runner: JobRunner | RemoteJob) -> bool:

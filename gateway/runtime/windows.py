@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 
 from mgw.gateway.aq import Hub
-from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.definitions.objects import JobDef, JobStatus
 from mgw.gateway.definitions.outbound import OutboundSchedule
-from mgw.gateway.state import catalog, lease
+from mgw.gateway.state import catalog, lease, run_state
 from mgw.transforms.errors import GatewayError
 
 __all__ = ["Windows"]
@@ -55,6 +55,20 @@ class Windows:
             behind = behind or found.is_behind(now)
         self._behind = behind
         return moved
+
+    def rest(self, job: JobDef, ended: bool, agent_key: str, token: int) -> None:
+        """A job that does not run now has no failures while its window is closed: it does as it should.
+
+        Args:
+            ended: it ran until now.
+
+        Raises:
+            LeaseLost, HubError: as :meth:`move`.
+        """
+        if not job.is_due(self._moved) and (ended or job.status is JobStatus.RETRY):
+            with self._hub.write() as conn:
+                lease.check_owner(conn, agent_key, token)
+                run_state.record_recovery(conn, job.id)
 
 
 def _moved(name: str, schedule: OutboundSchedule, now: float) -> OutboundSchedule:

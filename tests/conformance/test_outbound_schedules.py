@@ -62,12 +62,14 @@ def sent(broker: MemoryBroker) -> list[Any]:
 
 
 def test_messages_are_propagated_in_windows_alone(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    opens = time.time() + 1.0
-    window = {"start_time": opens, "duration": WINDOW, "next_time": "SYSDATE + 1", "latency": 0}
-    with scheduled(tmp_path, request.node.nodeid, **window) as (gateway, broker):
+    with ready(tmp_path, request.node.nodeid) as (gateway, broker), gateway.run():
+        opens = time.time() + 1.0
+        schedule_one(gateway, start_time=opens, duration=WINDOW, next_time="SYSDATE + 1", latency=0)
         assert job_row(gateway.hub, "hq$_1")["ENABLED"] == "TRUE"
         eventually(lambda: sent(broker) == [b"1"], what="the window to open")
         assert time.time() >= opens
+        with gateway.hub.write() as conn:
+            conn.exec_driver_sql("UPDATE gw_job_state SET status = 'RETRY', failures = 3, not_working_since = 1")
         eventually(lambda: "job HQ$_1 stopped" in gateway.events(), what="the window to close")
         gateway.enqueue("files", [Message(b"2")])
 
@@ -77,6 +79,7 @@ def test_messages_are_propagated_in_windows_alone(tmp_path: Path, request: pytes
         tomorrow = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(opens + WINDOW + 86400))
         eventually(lambda: row()["WINDOW_BEGIN"] == tomorrow, what="the next window")
         assert (row()["WINDOW_OPEN"], row()["DISABLED"], row()["TRANSMIT_MSGS"]) == ("N", "N", 1)
+        eventually(lambda: (row()["STATUS"], row()["FAILURES"]) == ("READY", 0), what="failures to end with the window")
         assert sent(broker) == [b"1"]
 
 
