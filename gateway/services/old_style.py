@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.objects import key
@@ -22,13 +22,18 @@ __all__ = [
     "ScheduleRow",
     "SubscriberRow",
     "options_of",
+    "outbound_schedule_row",
     "outbound_schedules",
     "schedule",
+    "schedule_row",
     "schedules",
     "subscriber",
+    "subscriber_row",
     "subscribers",
     "window_of",
 ]
+
+_Row = TypeVar("_Row")
 
 
 def subscribers(hub: Hub) -> list[SubscriberRow]:
@@ -47,6 +52,33 @@ def outbound_schedules(hub: Hub) -> list[OutboundRow]:
     """The rows of DBA_OUTBOUND_SCHEDULES, by the names of their jobs."""
     with hub.read() as conn:
         return status.outbound_schedules(conn)
+
+
+def subscriber_row(hub: Hub, name: str) -> SubscriberRow:
+    """The row of a subscriber.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    return _row("subscriber", name, {row.subscriber_id: row for row in subscribers(hub)})
+
+
+def schedule_row(hub: Hub, name: str) -> ScheduleRow:
+    """The row of a schedule.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    return _row("schedule", name, {row.schedule_id: row for row in schedules(hub)})
+
+
+def outbound_schedule_row(hub: Hub, job: str) -> OutboundRow:
+    """The row of the schedule of DBMS_HQADM that made a job.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    return _row("outbound schedule", job, {row.job_name: row for row in outbound_schedules(hub)})
 
 
 def window_of(row: OutboundRow, now: float) -> str:
@@ -80,6 +112,13 @@ def options_of(row: SubscriberRow, link_types: Mapping[str, str]) -> dict[str, A
     """Options of a subscriber under their documented names, as values of their types; ``link_types``: type by link."""
     links = [end.rpartition("@")[2] for end in (row.queue_name, row.destination) if "@" in end]
     return job_options(json.loads(row.options), link_types.get(links[0]) if links else None)
+
+
+def _row(kind: str, name: str, rows: Mapping[str, _Row]) -> _Row:
+    found = rows.get(key(name))
+    if found is None:
+        raise NotFound(kind, name, list(rows))
+    return found
 
 
 def _known(kind: str, name: str, known: list[str]) -> str:

@@ -85,6 +85,17 @@ def test_schedules_of_the_older_gateway(gateway: Gateway, web: Caller) -> None:
     assert web.ok("GET", HQ) == []
 
 
+def test_what_is_removed_as_it_is_made_does_not_exist(
+    gateway: Gateway, web: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("subscribers", "schedules", "outbound_schedules"):
+        monkeypatch.setattr(f"mgw.gateway.services.old_style.{name}", lambda _: [])
+    ends = {"queue": "files", "destination": "out@mem"}
+    assert "does not exist" in web.refused(404, "POST", HQ, ends)["detail"]
+    for kind in ("subscribers", "schedules"):
+        assert "does not exist" in web.refused(404, "POST", f"/api/v1/{kind}", {"name": "Gone"} | ENDS)["detail"]
+
+
 def test_who_may_only_look_changes_nothing(gateway: Gateway) -> None:
     users = Users(gateway.hub)
     users.add("boss", Role.ADMINISTRATOR, None, by="test")

@@ -76,14 +76,13 @@ class ScheduleChange(StrictModel):
 def _subscriber(admin: GatewayAdmin, name: str) -> SubscriberHalf:
     name = old_style.subscriber(admin, name)
     types = admin.link_types()
-    row = next(each for each in old_style.subscribers(admin.hub) if each.subscriber_id == name.upper())
+    row = old_style.subscriber_row(admin.hub, name)
     return SubscriberHalf.of(row, old_style.options_of(row, types))
 
 
 def _schedule(admin: GatewayAdmin, name: str) -> ScheduleModel:
     name = old_style.schedule(admin, name)
-    row = next(each for each in old_style.schedules(admin.hub) if each.schedule_id == name.upper())
-    return ScheduleModel.of(row)
+    return ScheduleModel.of(old_style.schedule_row(admin.hub, name))
 
 
 @subscribers.get("")

@@ -71,8 +71,7 @@ def add_outbound_schedule(given: NewOutboundSchedule, admin: AdminOf, _: Adminis
         given.next_time,
         given.latency,
     )
-    rows = old_style.outbound_schedules(admin.hub)
-    return next(OutboundScheduleModel.of(row) for row in rows if row.job_name == job.name.upper())
+    return OutboundScheduleModel.of(old_style.outbound_schedule_row(admin.hub, job.name))
 
 
 @router.delete("")
