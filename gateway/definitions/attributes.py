@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mgw.gateway.aq import by_name
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, DEFAULT_BATCH_SIZE, DEFAULT_POLL_INTERVAL, Propagation
-from mgw.gateway.definitions.outbound import DEFAULT_LATENCY, PROTOCOL_NAMES
+from mgw.gateway.definitions.outbound import DEFAULT_LATENCY, MAX_SECONDS, PROTOCOL_NAMES
 from mgw.links.contract import Field, Guarantee
 
 __all__ = [
@@ -131,7 +131,9 @@ OUTBOUND_SCHEDULE_ATTRIBUTES = by_name(
         alterable=False,
     ),
     Field("start_time", "When the first window opens, ISO 8601, UTC unless it names a zone; default: now."),
-    Field("duration", "Seconds that a window is open; without it, it stays open.", float, minimum=1),
+    Field(
+        "duration", "Seconds that a window is open; without it, it stays open.", float, minimum=1, maximum=MAX_SECONDS
+    ),
     Field(
         "next_time",
         "When the next window opens: a date expression such as `SYSDATE + 1 - 600/86400`, in which SYSDATE is the end "
@@ -139,10 +141,11 @@ OUTBOUND_SCHEDULE_ATTRIBUTES = by_name(
     ),
     Field(
         "latency",
-        "Seconds for which nothing is sent after the queue was found empty; 0: a message is sent as soon as it is "
-        "there.",
+        "Seconds for which nothing is sent after the queue was found empty, at least 0.1; 0: a message is sent as soon "
+        "as it is there.",
         float,
         DEFAULT_LATENCY,
         minimum=0,
+        maximum=MAX_SECONDS,
     ),
 )

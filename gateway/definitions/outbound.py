@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mgw.transforms.errors import ExpressionInvalid
 from mgw.transforms.language.dates import constant_step, date_of
 
 __all__ = [
     "DEFAULT_LATENCY",
     "KAFKA_OUTBOUND",
+    "LAST_MOMENT",
     "MAX_PROTOCOL",
+    "MAX_SECONDS",
     "MIN_PROTOCOL",
     "MOST_WINDOWS",
     "MQSERIES_OUTBOUND",
@@ -46,6 +49,8 @@ PROTOCOL_TYPES: Mapping[int, str | None] = {
 #: The numbers by the names of their constants.
 PROTOCOL_NAMES: Mapping[str, int] = {f"{kind or 'MQSERIES'}_OUTBOUND": each for each, kind in PROTOCOL_TYPES.items()}
 
+MAX_SECONDS = 1e11  # of a window and of a latency, as of all times of queues
+LAST_MOMENT = 253402300799.0  # of the year 9999; no window ends later
 MOST_WINDOWS = 2000  # that one call reckons one by one: less than 0.1 s
 
 
@@ -85,9 +90,18 @@ class OutboundSchedule:
         """Beginning of the next window; None: there is none.
 
         Raises:
-            ExpressionInvalid: ``next_time`` has no value.
+            ExpressionInvalid: ``next_time`` has no value, or that window would not end within the years of dates.
         """
-        return None if self.end is None or self.next_time is None else date_of(self.next_time, self.end)
+        if self.end is None or self.next_time is None:
+            return None
+        begin = date_of(self.next_time, self.end)
+        if begin + (self.duration or 0.0) > LAST_MOMENT:
+            raise ExpressionInvalid(
+                f"next_time {self.next_time!r} cannot be used",
+                cause="the window would end after the year 9999",
+                cure="give an earlier date, or a shorter duration",
+            )
+        return begin
 
     def is_behind(self, now: float) -> bool:
         """Whether its window has ended, and there is another."""

@@ -104,8 +104,8 @@ def test_what_a_schedule_refuses(hq: GatewayAdmin) -> None:
         with refused(32802):
             hq.hq_schedule_propagation("files", protocol, "q1@plant")
     values: dict[str, list[Any]] = {
-        "latency": [-1, None, True, float("inf"), "5"],
-        "duration": [0, "1", float("nan")],
+        "latency": [-1, None, True, False, float("inf"), "5", 0.05, 2e11],
+        "duration": [0, "1", float("nan"), 2e11],
         "start_time": ["tomorrow", True, 1e300],
         "next_time": ["tomorrow", "1"],
     }
@@ -113,6 +113,12 @@ def test_what_a_schedule_refuses(hq: GatewayAdmin) -> None:
         for value in bad:
             with refused(32801):
                 hq.hq_schedule_propagation(*HQ_ENDS, **{name: value})
+    with refused(32801) as caught:
+        hq.hq_schedule_propagation(*HQ_ENDS, datetime(9000, 1, 1, tzinfo=UTC), 1e11)
+    assert "no window ends after the year 9999" in str(caught.value)
+    with refused(32801) as caught:
+        hq.hq_schedule_propagation(*HQ_ENDS, None, 1e10, "ADD_MONTHS(SYSDATE, 12*7600)")
+    assert "the window would end after the year 9999" in str(caught.value)
     with refused(32801) as caught:
         hq.hq_schedule_propagation(*HQ_ENDS, None, 600, "SYSDATE - 1")
     assert "would open before the first one closes" in str(caught.value)

@@ -18,6 +18,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/outbound-schedules", tags=["outbound schedules"])
 
+MAX_SECONDS = OUTBOUND_SCHEDULE_ATTRIBUTES["duration"].maximum
+
 
 def _of(attribute: str, **settings: Any) -> Any:
     return Field(description=meaning(OUTBOUND_SCHEDULE_ATTRIBUTES[attribute]), **settings)
@@ -47,9 +49,9 @@ class NewOutboundSchedule(StrictModel):
     destination: Word = _of("destination", min_length=1, max_length=1024)
     protocol: Word = _of("protocol", max_length=40, default=OUTBOUND_SCHEDULE_ATTRIBUTES["protocol"].default)
     start_time: Moment | None = Field(default=None, description="When the first window opens; null: now.")
-    duration: float | None = _of("duration", default=None, ge=1, le=1e11)
+    duration: float | None = _of("duration", default=None, ge=1, le=MAX_SECONDS)
     next_time: Word | None = _of("next_time", default=None, max_length=200)
-    latency: float = _of("latency", default=OUTBOUND_SCHEDULE_ATTRIBUTES["latency"].default, ge=0, le=1e11)
+    latency: float = _of("latency", default=OUTBOUND_SCHEDULE_ATTRIBUTES["latency"].default, ge=0, le=MAX_SECONDS)
 
 
 @router.get("")

@@ -7,24 +7,22 @@ says why there is no queue between.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Held, QueueAdmin, QueueInfo, QueueInUse, payload_name, shown_key
-from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key, split_foreign
+from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key
 from mgw.gateway.definitions.outbound import (
     DEFAULT_LATENCY,
-    PROTOCOL_NAMES,
     PROTOCOL_TYPES,
     OutboundSchedule,
     protocol_name,
 )
+from mgw.gateway.services.admin import outbound_values as values
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Ora
 from mgw.gateway.services.admin.job_ends import JobEnds, open_end, resolve_ends
@@ -32,7 +30,7 @@ from mgw.gateway.services.admin.job_options import MAX_POLL_INTERVAL, MIN_POLL_I
 from mgw.gateway.services.admin.jobs import JobProcedures
 from mgw.gateway.services.admin.old_style import called
 from mgw.gateway.state import catalog
-from mgw.transforms.errors import AdminError, ExpressionInvalid, GatewayError, HubError
+from mgw.transforms.errors import AdminError, GatewayError, HubError
 
 __all__ = ["OutboundProcedures"]
 
@@ -70,24 +68,24 @@ class OutboundProcedures(JobProcedures):
             destination: a registered foreign queue, ``queue@link``.
             start_time: when the first window opens: a ``datetime``, ISO 8601 text or epoch seconds, UTC where no zone
                 is told; None: now.
-            duration: seconds that a window is open; None: it stays open.
+            duration: seconds that a window is open, 1 or more; None: it stays open.
             next_time: date expression that is reckoned at the end of a window and says when the next one opens, such as
                 ``SYSDATE + 1 - 600/86400``; None: there is no other.
-            latency: seconds for which nothing is sent after the queue was found empty; 0: a message is sent as soon as
-                it is there.
+            latency: seconds for which nothing is sent after the queue was found empty, 0.1 or more; 0: a message is
+                sent as soon as it is there.
 
         Raises:
             AdminError: ORA-20001 the destination is not queue@link; ORA-20002 the queue is not of type RAW; ORA-20003
                 the link cannot be used; ORA-32824 it is scheduled; ORA-32810, ORA-32818 an end is missing; ORA-32802
                 protocol; ORA-32801 a bad value; otherwise as :meth:`create_job`.
         """
-        number = _protocol(protocol)
-        _address(destination)
-        begin = _moment(start_time, self.clock.now())
-        schedule = OutboundSchedule(
-            number, _latency(latency), begin, _duration(duration), next_time or None, "", window=begin
-        )
-        schedule = _begun(schedule, self.clock.now())
+        number = values.protocol(protocol)
+        values.address(destination)
+        now = self.clock.now()
+        begin = values.moment(start_time, now)
+        open_for, waits = values.duration(duration, begin), values.latency(latency)
+        schedule = OutboundSchedule(number, waits, begin, open_for, next_time or None, "", window=begin)
+        schedule = values.begun(schedule, now)
         while True:
             name = self._new_name(queue_name)
             with called(_KIND, name), self.change(_KIND, name) as conn:
@@ -112,7 +110,7 @@ class OutboundProcedures(JobProcedures):
                 its exception queue, or the queue table of that has another queue; ORA-32814 unknown; ORA-32802
                 protocol.
         """
-        number, wanted = _protocol(protocol), key(_address(destination))
+        number, wanted = values.protocol(protocol), key(values.address(destination))
 
         def find(conn: sa.Connection) -> JobDef:
             source = shown_key(queue_name)
@@ -139,7 +137,7 @@ class OutboundProcedures(JobProcedures):
 
     def _new_name(self, queue_name: str) -> str:
         """Name of a new job, free as a name of a queue table in the schema of its source, too."""
-        schema = _schema(queue_name)
+        schema = values.schema_of(queue_name)
         with self.hub.read() as conn:
             number = catalog.last_outbound_number(conn) + 1
             admin = QueueAdmin(self.hub, conn)
@@ -309,95 +307,4 @@ def _job(name: str, queue_name: str, destination: str, schedule: OutboundSchedul
         destination=destination,
         poll_interval=interval,
         outbound=schedule,
-    )
-
-
-def _schema(queue_name: str) -> str:
-    return shown_key(queue_name).rpartition(".")[0].strip('"')
-
-
-def _protocol(given: int | str) -> int:
-    text = str(given).strip().upper()
-    number = PROTOCOL_NAMES.get(text.removeprefix("DBMS_HQADM."), int(text) if text.isdecimal() else None)
-    if number is None or number not in PROTOCOL_TYPES:
-        raise AdminError(
-            f"protocol {given!r} cannot be used",
-            number=Ora.VALUE_MUST_BE,
-            cause=f"it is one of {', '.join(f'{name} ({value})' for name, value in PROTOCOL_NAMES.items())}",
-            cure="correct it; to a queue of the hub create a job (create_job, mgw jobs create)",
-        )
-    return number
-
-
-def _address(destination: object) -> str:
-    if not isinstance(destination, str) or split_foreign(destination) is None:
-        raise AdminError(
-            f"destination {destination!r} cannot be used",
-            number=Ora.HQ_ADDRESS,
-            cause="it is of the form queue@link, and never left out",
-            cure="write queue@link; mgw queues list shows them",
-        )
-    return destination
-
-
-def _bad_value(what: str, given: object, wanted: str) -> AdminError:
-    return AdminError(
-        f"{what} {given!r} cannot be used",
-        number=Ora.INVALID_VALUE,
-        cause=f"it is {wanted}",
-        cure="correct it, or leave it out",
-    )
-
-
-def _moment(given: Any, now: float) -> float:
-    if given is None:
-        return now
-    try:
-        moment = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
-        if isinstance(moment, datetime):
-            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
-        if isinstance(moment, (int, float)) and not isinstance(moment, bool):
-            return datetime.fromtimestamp(moment, UTC).timestamp()
-    except (ValueError, OverflowError, OSError):
-        pass
-    raise _bad_value("start time", given, "a date and time, such as 2026-01-31T22:00:00 (UTC)")
-
-
-def _seconds(what: str, given: object, wanted: str, *, least: float) -> float:
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not number or not math.isfinite(given) or given < least:  # type: ignore[arg-type,operator]
-        raise _bad_value(what, given, wanted)
-    return float(given)  # type: ignore[arg-type]
-
-
-def _latency(given: object) -> float:
-    return _seconds("latency", given, "a number of seconds, 0 or more", least=0.0)
-
-
-def _duration(given: object) -> float | None:
-    if given is None:
-        return None
-    return _seconds("duration", given, "a number of seconds, 1 or more; without it the window stays open", least=1.0)
-
-
-def _begun(schedule: OutboundSchedule, now: float) -> OutboundSchedule:
-    """With the window that is open or opens next, where the first one has ended. None opens before one closes.
-
-    Raises:
-        AdminError: ORA-32801.
-    """
-    if schedule.next_time is None:
-        return schedule
-    try:
-        end = schedule.end if schedule.end is not None else schedule.window
-        following = replace(schedule, duration=end - schedule.window).following()
-        if following is None or schedule.end is None or following >= schedule.end:
-            return schedule.moved(now)
-    except ExpressionInvalid as error:
-        raise AdminError(error.what, number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure) from error
-    raise AdminError(
-        f"next_time {schedule.next_time!r} cannot be used",
-        number=Ora.INVALID_VALUE,
-        cause="the next window would open before the first one closes; SYSDATE is the end of the window there",
-        cure="give a later date, such as SYSDATE + 1/24",
     )
