@@ -142,6 +142,17 @@ def test_what_a_schedule_refuses(hq: GatewayAdmin) -> None:
             call("hq$_1")
 
 
+def test_a_schedule_of_the_old_style_keeps_its_ends_and_its_name(hq: GatewayAdmin) -> None:
+    hq.schedule_propagation("HQ$_1", "OUTBOUND", "files", "q1@plant")
+    with refused(32824) as caught:
+        hq.hq_schedule_propagation(*HQ_ENDS)
+    assert "schedule HQ$_1 has the same propagation type, source and destination" in str(caught.value)
+    hq.aq.create_queue("HQ$_2_E", "files_t")
+    job = hq.hq_schedule_propagation("files", MQSERIES_OUTBOUND, "q2@plant", latency=0.1)
+    assert (job.name, job.poll_interval) == ("HQ$_3", 0.1)
+    assert [each.name for each in hq.list_schedules()] == ["HQ$_1", "HQ$_3"]
+
+
 def test_a_schedule_that_holds_messages_is_removed_by_force_alone(hq: GatewayAdmin) -> None:
     hq.hq_schedule_propagation(*HQ_ENDS)
     put(hq.hub, "files", Message(b"1"), Message(b"2"))

@@ -25,6 +25,7 @@ from mgw.gateway.definitions.outbound import (
 from mgw.gateway.services.admin import outbound_values as values
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Ora
+from mgw.gateway.services.admin.job_checks import check_schedules
 from mgw.gateway.services.admin.job_ends import JobEnds, open_end, resolve_ends
 from mgw.gateway.services.admin.job_options import MAX_POLL_INTERVAL, MIN_POLL_INTERVAL
 from mgw.gateway.services.admin.jobs import JobProcedures
@@ -89,7 +90,7 @@ class OutboundProcedures(JobProcedures):
         while True:
             name = self._new_name(queue_name)
             with called(_KIND, name), self.change(_KIND, name) as conn:
-                if catalog.get_subscriber(conn, name) is None:
+                if _is_free(conn, name):
                     return self._schedule(conn, _job(name, queue_name, destination, schedule))
 
     def hq_unschedule_propagation(
@@ -136,18 +137,22 @@ class OutboundProcedures(JobProcedures):
         )
 
     def _new_name(self, queue_name: str) -> str:
-        """Name of a new job, free as a name of a queue table in the schema of its source, too."""
+        """Name of a new job, free as a name of a queue table in the schema of its source, and of a schedule, too."""
         schema = values.schema_of(queue_name)
         with self.hub.read() as conn:
             number = catalog.last_outbound_number(conn) + 1
             admin = QueueAdmin(self.hub, conn)
-            while admin.queue_table(f'"{schema}"."{catalog.OUTBOUND_PREFIX}{number}"') is not None:
-                number += 1  # somebody removed a job with SQL
-        return f"{catalog.OUTBOUND_PREFIX}{number}"
+            while True:
+                name = f"{catalog.OUTBOUND_PREFIX}{number}"
+                table = admin.queue_table(f'"{schema}"."{name}"')  # there if somebody removed a job with SQL
+                if table is None and admin.queue(f'"{schema}"."{name}_E"') is None and _is_free(conn, name):
+                    return name
+                number += 1
 
     def _schedule(self, conn: sa.Connection, draft: JobDef) -> JobDef:
         ends = resolve_ends(self, conn, draft)
         self._check_ends(conn, draft, ends)
+        check_schedules(conn, draft, ends)
         assert draft.outbound is not None  # noqa: S101  it is the draft of a schedule
         assert ends.hub_source is not None  # noqa: S101  it is outbound
         made = self._exception_queue(conn, ends.hub_source.schema, draft)
@@ -292,6 +297,11 @@ def _in_progress(job: JobDef, cause: str, cure: str) -> AdminError:
         cause=cause,
         cure=cure,
     )
+
+
+def _is_free(conn: sa.Connection, name: str) -> bool:
+    """Whether no job, subscriber or schedule of the old style has a name."""
+    return catalog.get_subscriber(conn, name) is None and catalog.find_schedule(conn, name) is None
 
 
 def _job(name: str, queue_name: str, destination: str, schedule: OutboundSchedule) -> JobDef:
