@@ -18,6 +18,7 @@ from mgw.gateway.config.generation_progress import Progress
 from mgw.gateway.config.holding import FILE_CURE, refuse_losses, with_held
 from mgw.gateway.config.hub_steps import HUB_STEPS, alter_queue, remove_from_hub
 from mgw.gateway.config.models import AgentModel, Document
+from mgw.gateway.config.obstacles import refuse_obstacles
 from mgw.gateway.config.plan import Action, Refuse, Verb, compare
 from mgw.gateway.config.running import read_running
 from mgw.gateway.config.unchanged import resting_on, seen_of, unaffected
@@ -71,12 +72,14 @@ def apply_actions(
 
     Raises:
         Overtaken: there is another version, or the object of a step is not as the plan saw it.
+        WouldStop: something that stays uses what would be removed; nothing was done.
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
             are done.
     """
     force = force or document.settings.prune == "force"
     if not force:
         refuse_losses(actions, cure)
+    refuse_obstacles(admin.hub, actions)
     waited = False
     progress = Progress(admin.hub, actions, under)
     for at, action in enumerate(actions):

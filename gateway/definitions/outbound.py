@@ -86,6 +86,11 @@ class OutboundSchedule:
             return self.window
         return self.end if self.is_open(now) else None
 
+    def removal(self, source: str, destination: str) -> str:
+        """The command that removes the schedule of a job with these ends."""
+        protocol = "" if self.protocol == MQSERIES_OUTBOUND else f" --protocol {protocol_name(self.protocol)}"
+        return f"mgw outbound-schedules remove {source} {destination}{protocol}"
+
     def following(self) -> float | None:
         """Beginning of the next window; None: there is none.
 

@@ -16,6 +16,7 @@ from mgw.gateway.config.kept import missing_secrets
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import AgentModel, Document
+from mgw.gateway.config.obstacles import WouldStop, refuse_obstacles
 from mgw.gateway.config.plan import Action, compare
 from mgw.gateway.config.running import read_running
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, key
@@ -193,7 +194,8 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
 
     Raises:
         UnknownGeneration: there is none of that number.
-        NotRestored: it differs in something that cannot be brought back.
+        NotRestored: it differs in something that cannot be brought back, or something that stays uses what would be
+            removed.
         Invalid: what there was then cannot be made any more.
         ConfigInvalid: a secret that it needs is not kept, or a setting differs that cannot be changed after creation.
     """
@@ -221,6 +223,11 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
         # a file leaves it out where it has its defaults
         document = document.model_copy(update={"agents": {**document.agents, DEFAULT_AGENT: AgentModel()}})
     steps = [each for each in compare(document, held, prune=True) if each.section in RESTORED or not each.changes_hub]
+    try:
+        refuse_obstacles(hub, steps)
+    except WouldStop as error:
+        what = f"generation {number} cannot be restored: what was not there then is in use"
+        raise NotRestored(what, cause=error.cause, cure=error.cure) from error
     return Way(number, version, document, with_held(hub, document, steps))
 
 

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from mgw.gateway.aq import HoldsMessages
 from mgw.gateway.config.history import UnknownGeneration
 from mgw.gateway.config.holding import WouldDelete
+from mgw.gateway.config.obstacles import WouldStop
 from mgw.gateway.config.plan import FixedSetting
 from mgw.gateway.services.admin import Ora, Overtaken
 from mgw.gateway.services.exceptions import DeskRefused
@@ -79,7 +80,7 @@ _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind]
     ((NotFound, NotInLedger, UnknownGeneration), None, Kind.MISSING),
     ((Unexpected,), None, Kind.OVERTAKEN),
     (
-        (DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, FixedSetting, NotRestored, Overtaken),
+        (DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, WouldStop, FixedSetting, NotRestored, Overtaken),
         None,
         Kind.CONFLICT,
     ),

@@ -18,6 +18,7 @@ from mgw.gateway.config.hub_queues import drop_queue
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
+from mgw.gateway.config.obstacles import WouldStop
 from mgw.gateway.config.running import read_queue, read_running
 from mgw.gateway.config.unchanged import Seen
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
@@ -28,6 +29,7 @@ from mgw.gateway.services.generations import NotRestored, generations, text_of, 
 from mgw.gateway.services.impact import impact
 from mgw.gateway.services.removal_preview import users_of
 from mgw.gateway.state import catalog
+from mgw.transforms.errors import AdminError
 from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.ready_hubs import ready_file
@@ -209,6 +211,42 @@ def test_subscribers_and_schedules_of_the_old_style_are_refused_with_the_cure(ga
     assert "mgw subscribers create Sub --type outbound --source NEWS --destination in@mem" in refusal.value.cure
     admin.remove_job("sub")
     assert way_back(gateway.hub, number).is_empty
+
+
+def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(gateway: Gateway) -> None:
+    """Schedules of DBMS_HQADM, and halves of jobs of the old style, are in no document."""
+    admin, number = gateway.admin, first(gateway)
+    _create(admin)
+    gateway.queue("FILES", queue_payload_type="RAW", multiple_consumers=True)
+    admin.hq_schedule_propagation("FILES", "MQSERIES_OUTBOUND", "new@other")
+    admin.create_transformation("raw", "RAW", "RAW", {"function": "mgw.transforms.builtin:uppercase"})
+    admin.alter_job("HQ$_1", transformation="raw")
+    plan = plan_for(gateway.hub, document(BASE), prune=True)
+    held = export_text(gateway.hub)
+    used = ["job HQ$_1 uses ", "transformation raw", "foreign queue new@other", "link other"]
+    with pytest.raises(NotRestored, match="is in use") as refusal:
+        way_back(gateway.hub, number)
+    with pytest.raises(WouldStop) as stopped:
+        list(apply_actions(GatewayAdmin(gateway.hub), document(BASE), plan))
+    for error in (refusal.value, stopped.value):
+        assert all(each in error.cause for each in used), error.cause
+        assert "mgw outbound-schedules remove FILES new@other;" in error.cure
+    assert "queue FILES" in stopped.value.cause, "that a rollback leaves"
+    with pytest.raises(AdminError) as refused:
+        admin.unregister_foreign_queue("new", "other")
+    assert "mgw outbound-schedules remove FILES new@other" in refused.value.cure
+    assert export_text(gateway.hub) == held
+    admin.hq_unschedule_propagation("FILES", "MQSERIES_OUTBOUND", "new@other")
+    list(way_back(gateway.hub, number).go(gateway.hub))
+    _create(admin)
+    admin.add_subscriber("sub", "OUTBOUND", "NEWS", "new@other")
+    admin.schedule_propagation("sched", "INBOUND", "new@other", "NEWS")
+    with pytest.raises(WouldStop) as stopped:
+        list(
+            apply_actions(GatewayAdmin(gateway.hub), document(BASE), plan_for(gateway.hub, document(BASE), prune=True))
+        )
+    assert "mgw subscribers remove sub; mgw schedules remove sched;" in stopped.value.cure
+    assert admin.get_job("more") is not None
 
 
 # -------------------------------------------------------------------------------------------------------- somebody else

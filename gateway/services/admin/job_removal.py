@@ -254,5 +254,5 @@ def _of_no_schedule(job: JobDef) -> JobDef:
         f"job {job.name} cannot be removed",
         number=Ora.INVALID_VALUE,
         cause="a schedule of DBMS_HQADM made it, and removes it",
-        cure=f"mgw outbound-schedules remove {job.source} {job.destination} (hq_unschedule_propagation)",
+        cure=f"{job.outbound.removal(job.source, job.destination)} (hq_unschedule_propagation)",
     )

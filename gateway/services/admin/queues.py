@@ -109,6 +109,9 @@ def _in_use(name: str, users: Sequence[JobDef]) -> AdminError:
     if staying:
         who = " and ".join(sorted({"subscribers" if job.schedule is None else "jobs" for job in users}))
         cause, cure = f"{who} use it: {', '.join(staying)}", f"remove those {who} first"
+        schedules = [job.outbound.removal(job.source, job.destination) for job in users if job.outbound is not None]
+        if schedules:
+            cure += f"; those of schedules of DBMS_HQADM with: {'; '.join(schedules)}"
     else:
         cause = f"job {users[0].name} uses it, which is marked for removal and which its agent has not removed yet"
         cure = f"read the log of the agent, then repeat this; or: mgw jobs remove {users[0].name} --force"
