@@ -67,11 +67,11 @@ def apply_actions(
             same.
         cure: how to have them deleted, for the refusal.
         under: what the audit calls it; None: to apply a configuration.
-        version: of the definitions of the gateway that the plan rests on; None: it does not matter what else was
-            changed.
+        version: of the definitions that the plan rests on, when its first step begins; None: it does not matter what
+            else was changed.
 
     Raises:
-        Overtaken: there is another version, or the object of a step is not as the plan saw it.
+        Overtaken: there is another version, and nothing was done; or the object of a step is not as the plan saw it.
         WouldStop: something that stays uses what would be removed; nothing was done.
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
             are done.
@@ -83,11 +83,12 @@ def apply_actions(
     waited = False
     progress = Progress(admin.hub, actions, under)
     for at, action in enumerate(actions):
+        if action.changes_hub and version is not None:
+            admin.require_version(version)  # before the first step alone: the steps change it, and running agents, too
+            version = None
         if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
             _await_agents(admin)
             waited = True
-        if action.changes_hub and action.section not in HUB_STEPS:
-            admin.expected, version = version, None  # of the first step alone: running agents change it, too
         yield _done(admin, document, actions, at, progress, force=force)
     progress.end()
 

@@ -25,6 +25,7 @@ from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.services import generations as service
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
+from mgw.gateway.services.expected import Expected
 from mgw.gateway.services.generations import NotRestored, generations, text_of, way_back
 from mgw.gateway.services.impact import impact
 from mgw.gateway.services.removal_preview import users_of
@@ -278,6 +279,22 @@ def test_what_was_changed_since_the_plan_is_not_overwritten(gateway: Gateway) ->
     gateway.admin.alter_msgsystem_link("mem", comment="between the comparison and the first step")
     with pytest.raises(Overtaken, match="the definitions were changed"):
         list(steps)
+
+
+def test_what_a_plan_rests_on_is_asked_before_its_first_step_alone(gateway: Gateway) -> None:
+    """Whatever kind of step that is; and a step on a table of the hub is no change of somebody else."""
+    changes, held = Changes(gateway.hub), export_text(gateway.hub)
+    later = BASE.replace("Q: {}", "Q: {options: {age_warning: 60}}").replace("batch_size: 20", "batch_size: 30")
+    for wanted in (f"settings: {{transform_modules: [string]}}\n{BASE}", later):
+        version, plan = gateway.admin.snapshot_version(), plan_for(gateway.hub, document(wanted))
+        gateway.admin.alter_msgsystem_link("rabbit", comment="somebody else's")
+        gateway.admin.alter_msgsystem_link("rabbit", comment=None)
+        with pytest.raises(Overtaken, match="the definitions were changed"):
+            list(apply_actions(GatewayAdmin(gateway.hub), document(wanted), plan, version=version))
+        assert export_text(gateway.hub) == held
+    tag = changes.plan(later).tag
+    done = changes.apply(later, Expected(one_of=frozenset((tag,)))).actions
+    assert [each.section for each in done if each.changes_hub] == ["queues", "jobs"]
 
 
 def test_what_somebody_else_has_just_removed_is_done(gateway: Gateway) -> None:

@@ -190,6 +190,16 @@ class Administration:
         self.guard: Guard | None = None  # of the object that the changes are of
         self.tell_no_effect = True  # warn in the log of what is stored and means nothing
 
+    def require_version(self, version: int) -> None:
+        """Wait for changes that are under way, and look whether the definitions are at a version.
+
+        Raises:
+            Overtaken: they are at another one.
+        """
+        with self.hub.write() as conn:
+            catalog.lock_administration(conn)
+            _require_version(conn, version)
+
     @contextmanager
     def change(self, kind: str = "", name: str = "", verb: str = "", *, deed: bool = False) -> Iterator[sa.Connection]:
         """A serialized transaction that raises the change counter when it succeeds, and is kept in the audit.
@@ -204,12 +214,8 @@ class Administration:
         """
         with self.hub.write() as conn:
             catalog.lock_administration(conn)
-            if self.expected is not None and catalog.change_version(conn) != self.expected:
-                raise Overtaken(
-                    "the definitions were changed meanwhile",
-                    cause="another process was faster",
-                    cure="look at them, and try again",
-                )
+            if self.expected is not None:
+                _require_version(conn, self.expected)
             if self.guard is not None:
                 self.guard.before(conn)
             before = look(conn, kind, name, self.secrets) if kind else None
@@ -298,6 +304,15 @@ class Administration:
                 cure="mgw jobs list shows the names (view MGW_JOBS)",
             )
         return job
+
+
+def _require_version(conn: sa.Connection, version: int) -> None:
+    if catalog.change_version(conn) != version:
+        raise Overtaken(
+            "the definitions were changed meanwhile",
+            cause="another process was faster",
+            cure="look at them, and try again",
+        )
 
 
 def secrets_of(hub: Hub) -> Secrets:
