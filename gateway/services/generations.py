@@ -201,9 +201,9 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
     """
     version = GatewayAdmin(hub).snapshot_version()
     then = then_at(hub, number)
-    _refuse_what_is_lost(number, then)
-    text = shown_text(then.document)
     held = read_running(hub)
+    _refuse_what_is_lost(number, then, held)
+    text = shown_text(then.document)
     source = clean(load_text(text, f"generation {number}"))
     checked, lost = check_source(source, held=held), missing_secrets(source, held)
     needed = {each for *_, name in lost for each in (name, f"{name}_FILE")}
@@ -231,7 +231,7 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
     return Way(number, version, document, with_held(hub, document, steps))
 
 
-def _refuse_what_is_lost(number: int, then: Then) -> None:
+def _refuse_what_is_lost(number: int, then: Then, held: Document) -> None:
     """Refuse to go back only in part.
 
     Raises:
@@ -242,6 +242,8 @@ def _refuse_what_is_lost(number: int, then: Then) -> None:
     for agent, names in then.lost.items():
         shown = ", ".join(sorted(names))
         causes.append(f"{shown} of agent {agent} was encrypted then, and that value is not kept")
+        if key(agent) not in map(key, held.agents):  # that it is there with defaults is enough
+            cures.append(f"mgw agents create {agent}")
         cures.append(f"store {shown} of agent {agent}: set_agent_option(..., encrypted=True) in Python")
     if causes:
         raise NotRestored(

@@ -165,6 +165,15 @@ def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> 
     admin.set_agent_option("second", "workers", 9, encrypted=True)
     list(way_back(gateway.hub, secret).go(gateway.hub))
     assert options() == {"workers": ("9", True)}
+    admin.remove_msgsystem_link("rabbit")
+    admin.remove_agent("second")
+    with pytest.raises(NotRestored) as refusal:
+        way_back(gateway.hub, secret)
+    assert "do first: mgw agents create second; store workers of agent second: " in refusal.value.cure
+    admin.create_agent("second")
+    admin.set_agent_option("second", "workers", 10, encrypted=True)
+    list(way_back(gateway.hub, secret, {"RABBIT_PASSWORD": "n3wer"}).go(gateway.hub))
+    assert (options(), admin.get_agent("second").max_threads) == ({"workers": ("10", True)}, 3)  # type: ignore[union-attr]
 
 
 # ------------------------------------------------------------------------------------------------ what is not restored
