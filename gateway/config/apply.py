@@ -86,7 +86,7 @@ def apply_actions(
         if action.changes_hub and version is not None:
             admin.require_version(version)  # before the first step alone: the steps change it, and running agents, too
             version = None
-        if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
+        if not waited and action.verb is (Verb.CREATE if action.section == "jobs" else Verb.REMOVE):
             _await_agents(admin)
             waited = True
         yield _done(admin, document, actions, at, progress, force=force)
@@ -137,8 +137,8 @@ def _is_so(admin: GatewayAdmin, document: Document, action: Action) -> bool:
 
 
 def _await_agents(admin: GatewayAdmin) -> None:
-    """Wait until running agents have removed the jobs and subscribers that are marked for it; what these use can be
-    removed then."""
+    """Wait until running agents have removed the jobs and subscribers that are marked for it: what these use can be
+    removed then, and another job may read their sources."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and any(
         admin.agent_state(job.agent).alive(admin.clock.now()) for job in admin.list_subscribers() if job.status.leaving

@@ -176,6 +176,14 @@ def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> 
     assert (options(), admin.get_agent("second").max_threads) == ({"workers": ("10", True)}, 3)  # type: ignore[union-attr]
 
 
+def test_a_job_comes_back_to_the_source_of_one_that_a_running_agent_has_yet_to_remove(gateway: Gateway) -> None:
+    gateway.admin.remove_job("carry")
+    gateway.admin.create_job("other", "INBOUND", "in@mem", "Q")
+    with gateway.run():
+        list(way_back(gateway.hub, first(gateway)).go(gateway.hub))
+    assert [job.name for job in gateway.admin.list_jobs()] == ["carry", "spread"]
+
+
 # ------------------------------------------------------------------------------------------------ what is not restored
 
 
