@@ -72,14 +72,14 @@ def apply_actions(
 
     Raises:
         Overtaken: there is another version, and nothing was done; or the object of a step is not as the plan saw it.
-        WouldStop: something that stays uses what would be removed; nothing was done.
+        WouldStop: a step would be refused for what is there already; nothing was done.
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
             are done.
     """
     force = force or document.settings.prune == "force"
     if not force:
         refuse_losses(actions, cure)
-    refuse_obstacles(admin.hub, actions)
+    refuse_obstacles(admin.hub, document, actions)
     waited = False
     progress = Progress(admin.hub, actions, under)
     for at, action in enumerate(actions):

@@ -194,8 +194,7 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
 
     Raises:
         UnknownGeneration: there is none of that number.
-        NotRestored: it differs in something that cannot be brought back, or something that stays uses what would be
-            removed.
+        NotRestored: it differs in something that cannot be brought back, or something that stays is in the way.
         Invalid: what there was then cannot be made any more.
         ConfigInvalid: a secret that it needs is not kept, or a setting differs that cannot be changed after creation.
     """
@@ -224,9 +223,9 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
         document = document.model_copy(update={"agents": {**document.agents, DEFAULT_AGENT: AgentModel()}})
     steps = [each for each in compare(document, held, prune=True) if each.section in RESTORED or not each.changes_hub]
     try:
-        refuse_obstacles(hub, steps)
+        refuse_obstacles(hub, document, steps)
     except WouldStop as error:
-        what = f"generation {number} cannot be restored: what was not there then is in use"
+        what = f"generation {number} cannot be restored: that would stop halfway"
         raise NotRestored(what, cause=error.cause, cure=error.cure) from error
     return Way(number, version, document, with_held(hub, document, steps))
 

@@ -242,7 +242,7 @@ def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(g
     plan = plan_for(gateway.hub, document(BASE), prune=True)
     held = export_text(gateway.hub)
     used = ["job HQ$_1 uses ", "transformation raw", "foreign queue new@other", "link other"]
-    with pytest.raises(NotRestored, match="is in use") as refusal:
+    with pytest.raises(NotRestored, match="would stop halfway") as refusal:
         way_back(gateway.hub, number)
     with pytest.raises(WouldStop) as stopped:
         list(apply_actions(GatewayAdmin(gateway.hub), document(BASE), plan))
@@ -265,6 +265,26 @@ def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(g
         )
     assert "mgw subscribers remove sub; mgw schedules remove sched;" in stopped.value.cure
     assert admin.get_job("more") is not None
+
+
+def test_what_is_in_the_way_of_a_rollback_is_told_before_its_first_step(gateway: Gateway) -> None:
+    admin = gateway.admin
+    gateway.queue("FILES", queue_payload_type="RAW")
+    admin.create_job("files", "OUTBOUND", "FILES", "old@mem")
+    number = generations(gateway.hub, 1)[0].number
+    admin.remove_job("files")
+    admin.hq_schedule_propagation("FILES", "MQSERIES_OUTBOUND", "in@mem")
+    admin.create_agent("third")
+    admin.startup("third")
+    with pytest.raises(NotRestored) as refusal:
+        way_back(gateway.hub, number)
+    assert refusal.value.cause == (
+        "agent third is START_SCHEDULED; schedule of DBMS_HQADM of job HQ$_1 has the source of job files"
+    )
+    assert "mgw agents shutdown third; mgw outbound-schedules remove FILES in@mem;" in refusal.value.cure
+    admin.shutdown("third")
+    admin.hq_unschedule_propagation("FILES", "MQSERIES_OUTBOUND", "in@mem")
+    list(way_back(gateway.hub, number).go(gateway.hub))
 
 
 # -------------------------------------------------------------------------------------------------------- somebody else
