@@ -139,15 +139,21 @@ class IdleJobs:
                 return
             self._removing[job.id] = job
             self._waiting.append(job)
-            if len(self._removers) < REMOVERS and _links_of(job).isdisjoint(self._busy):
-                thread = threading.Thread(target=self._remove_all, name=f"remove-{len(self._removers)}", daemon=True)
-                thread.start()
-                self._removers.append(thread)
+            self._start_removers()
 
-    def _remove_all(self) -> None:
+    def _start_removers(self) -> None:
+        """Begin with all that wait and whose links are free, as far as there may be threads. Called with the lock."""
+        while len(self._removers) < REMOVERS and (job := self._next()) is not None:
+            name = f"remove-{len(self._removers)}"
+            thread = threading.Thread(target=self._remove_all, args=(job,), name=name, daemon=True)
+            self._removers.append(thread)
+            thread.start()
+
+    def _remove_all(self, first: JobDef) -> None:
         """Remove one after another, until those that wait need a link at which another thread cleans up: it goes on
         with them."""
-        while (job := self._next()) is not None:
+        job: JobDef | None = first
+        while job is not None:
             failure: Exception | None = None
             try:
                 self._procedures.finish_remove_job(self._hub, self._secrets, job.name)
@@ -163,16 +169,19 @@ class IdleJobs:
                 if key(job.name) in self._kept_back:
                     self._kept_back.discard(key(job.name))
                     self._released = True
+                job = self._next()
+                if job is None:
+                    self._removers.remove(threading.current_thread())
+                self._start_removers()
 
     def _next(self) -> JobDef | None:
-        with self._lock:
-            for job in self._waiting:
-                if (links := _links_of(job)).isdisjoint(self._busy):
-                    self._waiting.remove(job)
-                    self._busy |= links
-                    return job
-            self._removers.remove(threading.current_thread())
-            return None
+        """One that waits and whose links are free, which has them from now on. Called with the lock."""
+        for job in self._waiting:
+            if (links := _links_of(job)).isdisjoint(self._busy):
+                self._waiting.remove(job)
+                self._busy |= links
+                return job
+        return None
 
 
 def _links_of(job: JobDef) -> set[str]:

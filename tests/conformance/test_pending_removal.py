@@ -196,6 +196,30 @@ def test_a_stalled_broker_holds_up_no_other_clean_up(
         eventually(lambda: not scene.jobs, what="all removals")
 
 
+def test_links_that_become_free_are_cleaned_up_at_the_same_time(
+    scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.gateway.admin.register_foreign_queue("OUT", "fast", "out")
+    scene.job("BOTH", "slow", "a", "OUT@fast")
+    scene.job("SLOW", "slow", "b")
+    scene.job("FAST", "fast", "c")
+    scene.mark("BOTH", "SLOW", "FAST")
+    turns = [threading.Event(), threading.Event()]
+    waiting, unsubscribe = iter(turns), scene.slow.unsubscribe
+
+    def in_turn(subscription: str) -> None:
+        next(waiting).wait(60)
+        unsubscribe(subscription)
+
+    monkeypatch.setattr(scene.slow, "unsubscribe", in_turn)
+    with scene.gateway.run():
+        eventually(removers, what="the clean-up of BOTH, which holds up the others")
+        turns[0].set()
+        eventually(lambda: scene.jobs == {"SLOW"}, what="the removal of FAST, while that of SLOW is stuck")
+        turns[1].set()
+        eventually(lambda: not scene.jobs, what="all removals")
+
+
 def test_a_job_waits_until_another_one_of_its_name_is_removed(scene: MemoryScene) -> None:
     scene.job("J", "slow", "news")
     scene.mark("J")
