@@ -201,9 +201,9 @@ def test_links_that_become_free_are_cleaned_up_at_the_same_time(
 ) -> None:
     scene.gateway.admin.register_foreign_queue("OUT", "fast", "out")
     scene.job("BOTH", "slow", "a", "OUT@fast")
-    scene.job("SLOW", "slow", "b")
-    scene.job("FAST", "fast", "c")
-    scene.mark("BOTH", "SLOW", "FAST")
+    scene.job("HELD", "slow", "b")
+    scene.job("OTHER", "fast", "c")
+    scene.mark("BOTH", "HELD", "OTHER")
     turns = [threading.Event(), threading.Event()]
     waiting, unsubscribe = iter(turns), scene.slow.unsubscribe
 
@@ -213,10 +213,12 @@ def test_links_that_become_free_are_cleaned_up_at_the_same_time(
 
     monkeypatch.setattr(scene.slow, "unsubscribe", in_turn)
     with scene.gateway.run():
-        eventually(removers, what="the clean-up of BOTH, which holds up the others")
-        turns[0].set()
-        eventually(lambda: scene.jobs == {"SLOW"}, what="the removal of FAST, while that of SLOW is stuck")
-        turns[1].set()
+        try:
+            eventually(removers, what="the clean-up of BOTH, which holds up the others")
+            turns[0].set()
+            eventually(lambda: scene.jobs == {"HELD"}, what="the removal of OTHER, while that of HELD is stuck")
+        finally:
+            turns[1].set()
         eventually(lambda: not scene.jobs, what="all removals")
 
 
