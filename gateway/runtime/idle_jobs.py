@@ -93,11 +93,18 @@ class IdleJobs:
         this one made there would be removed with it."""
         name = key(job.name)
         with self._lock:
+            self._drop_waiting(name, job.id)
             found = any(key(other.name) == name and other.id != job.id for other in self._removing.values())
             if found and name not in self._kept_back:
                 self._kept_back.add(name)
                 _LOGGER.warning("job %s waits: what a removed job of that name left is being cleaned up", job.name)
         return found
+
+    def _drop_waiting(self, name: str, job_id: int) -> None:
+        """Job ``job_id`` has the name now: others that still wait for a thread are gone, removed with force."""
+        for other in [each for each in self._waiting if key(each.name) == name and each.id != job_id]:
+            self._waiting.remove(other)
+            del self._removing[other.id]
 
     def subscribe(self, snapshot: Snapshot, job: JobDef) -> None:
         """A disabled topic job collects all the same: its subscription must exist (AQ guide 12.2 §17.4)."""

@@ -241,6 +241,22 @@ def test_a_job_waits_until_another_one_of_its_name_is_removed(scene: MemoryScene
         eventually(lambda: [each.body for each in scene.gateway.browse("H")] == [b"x"], what="the message")
 
 
+def test_a_job_waits_for_no_clean_up_that_was_given_up_before_it_began(scene: MemoryScene) -> None:
+    scene.job("HELD", "slow", "held")
+    scene.job("J", "slow", "news")
+    scene.mark("HELD", "J")
+    scene.stall(True)
+    admin = scene.gateway.admin
+    with scene.gateway.run():
+        eventually(removers, what="the clean-up of HELD, which that of J waits for")
+        admin.remove_job("J", force=True)
+        scene.job("J", "fast", "news")
+        eventually(lambda: scene.gateway.job("J")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the new job")
+        assert scene.jobs == {"HELD", "J"}
+        scene.stall(False)
+        eventually(lambda: scene.jobs == {"J"}, what="the removal of HELD")
+
+
 def test_a_clean_up_goes_on_behind_an_end_that_fails_and_stops_at_another_job_of_the_name(
     scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
