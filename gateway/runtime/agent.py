@@ -102,6 +102,7 @@ class Agent:
         self._refusals = 0  # of jobs by workers, that were seen to
         self._runners: dict[int, JobRunner | RemoteJob] = {}
         self._snapshot: Snapshot | None = None
+        self._interrupted = False  # the last take-over failed half-way: the next round repeats it
         self._told_keys: tuple[str, ...] | None = None
         self._engine: Engine | None = None
         self._links = LinkPool()
@@ -254,17 +255,19 @@ class Agent:
         """Take over changed definitions; called twice a second by the supervisor."""
         with self._using_hub("reading"), self._hub.read() as conn:
             version = catalog.change_version(conn)
-        retry_chores = self._idle_jobs.due or self._windows.due(self._clock.now())
+        retry_chores = self._interrupted or self._idle_jobs.due or self._windows.due(self._clock.now())
         changed = self._snapshot is None or version != self._snapshot.version
         refused = self._pool is not None and self._pool.refusals != self._refusals
         if not (changed or retry_chores or refused) and all(self._runners[job_id].alive for job_id in self._leaving):
             return
+        self._interrupted = True  # unless nothing fails below: what was due is forgotten from here
         self._idle_jobs.begin()
         snapshot = self._load()
         if changed:
             self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
         set_level(snapshot.log_level)
         self._adopt(snapshot)
+        self._interrupted = False
 
     def stop(self, *, seconds: float, status: AgentStatus, error: str | None = None) -> None:
         """Drain the jobs within ``seconds`` and give the lease up with ``status``."""

@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.objects import JobStatus
+from mgw.gateway.definitions.objects import JobStatus, Snapshot
 from mgw.gateway.runtime.idle_jobs import REMOVERS
 from mgw.gateway.services.admin import job_removal
 from mgw.gateway.state import catalog
+from mgw.gateway.state.secrets import Secrets
 from mgw.links.contract import Direction
 from mgw.links.memory.broker import MemoryBroker
-from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.errors import ConfigInvalid, HubUnavailable
 from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.conformance.test_mqtt_link import mosquitto_pub
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import Mosquitto, RabbitMQ
-from tests.support.gateways import Gateway, gateway_on
+from tests.support.gateways import Gateway, gateway_on, supervised
 from tests.support.waiting import eventually
 
 
@@ -255,6 +256,32 @@ def test_a_job_waits_for_no_clean_up_that_was_given_up_before_it_began(scene: Me
         assert scene.jobs == {"HELD", "J"}
         scene.stall(False)
         eventually(lambda: scene.jobs == {"J"}, what="the removal of HELD")
+
+
+def test_a_clean_up_that_is_due_is_tried_although_the_hub_fails_just_then(
+    scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.job("J", "fast", "news")
+    scene.mark("J")
+    unsubscribe, load, tries, failures = scene.fast.unsubscribe, catalog.load_snapshot, [], []
+
+    def fail_once(subscription: str) -> None:
+        tries.append(subscription)
+        if len(tries) == 1:
+            raise ZeroDivisionError("an error that nobody expects")
+        unsubscribe(subscription)
+
+    def lose_the_hub_once(conn: sa.Connection, agent: str, secrets: Secrets) -> Snapshot:
+        if tries and not failures and threading.current_thread().name != "clean-logs":
+            failures.append(error := HubUnavailable("the hub is away"))
+            raise error
+        return load(conn, agent, secrets)
+
+    monkeypatch.setattr(scene.fast, "unsubscribe", fail_once)
+    monkeypatch.setattr(catalog, "load_snapshot", lose_the_hub_once)
+    with supervised(scene.gateway):
+        eventually(lambda: failures, what="the round in which the hub fails")
+        eventually(lambda: not scene.jobs, what="the removal")
 
 
 def test_a_clean_up_goes_on_behind_an_end_that_fails_and_stops_at_another_job_of_the_name(
