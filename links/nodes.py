@@ -1,13 +1,15 @@
 """Several addresses of one messaging system: the nodes of a cluster, tried in turn until one answers.
 
 The node that answered last is tried first by the next connection of the link, whichever job makes it: the time-out of a
-node that is down is paid once. A node that answered and then failed is tried last.
+node that is down is paid once. A node that answered and then failed is tried last. Who has something at a node, such as
+an MQTT session, tries that node first after a loss, and goes to another one if it fails or the loss repeats.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -19,6 +21,7 @@ __all__ = ["HasNodes", "Node", "Nodes", "hosts_field", "node_of", "nodes_of"]
 
 T = TypeVar("T")
 _HIGHEST_PORT = 65535
+_SHORT = 60.0  # seconds; a node that loses a connection so soon after the last loss has failed
 
 
 class Node(NamedTuple):
@@ -106,6 +109,7 @@ class Nodes:
         self._first = 0
         self._answered = False
         self._mine = threading.local()
+        self._lost: dict[str, tuple[Node, float]] = {}  # where and when somebody lost a connection last
 
     @property
     def last(self) -> str:
@@ -130,6 +134,18 @@ class Nodes:
             if self.all[self._first] == node:
                 self._first = (self._first + 1) % len(self.all)
 
+    def lost(self, node: Node, who: str) -> None:
+        """A connection was lost, which the network may have done: the next one of ``who`` begins with the same node,
+        unless this one was soon after the last loss there."""
+        now = time.monotonic()
+        with self._lock:
+            before, when = self._lost.pop(who, (None, 0.0))
+            again = before == node and now - when < _SHORT
+            if not again:
+                self._lost[who] = node, now
+        if again:
+            self.failed(node)
+
     def answering(self) -> tuple[Sequence[Check], Node]:
         """For ``mgw links test``: a line for each of several nodes, and the first that accepts connections, or the
         first of all if none does. Takes about a second where there are several."""
@@ -144,14 +160,19 @@ class Nodes:
             lines.append(Check("node", True, f"{node} {word}{end}"))
         return lines, chosen
 
-    def connect(self, attempt: Callable[[Node], T]) -> T:
+    def connect(self, attempt: Callable[[Node], T], who: str = "") -> T:
         """What ``attempt`` returns for the first node that answers.
+
+        Args:
+            who: connects, see :meth:`lost`.
 
         Raises:
             LinkError: none did. A refusal tells more than silence, so it is raised first; the cause names the others.
         """
         refusals: list[tuple[Node, LinkError]] = []
-        for node in self.in_turn:
+        with self._lock:
+            home, _ = self._lost.get(who, (None, 0.0))
+        for node in sorted(self.in_turn, key=lambda each: each != home):
             try:
                 made = attempt(node)
             except LinkError as error:
@@ -159,6 +180,8 @@ class Nodes:
                 continue
             with self._lock:
                 self._first, self._answered = self.all.index(node), True
+                if node != home:
+                    self._lost.pop(who, None)
             self._mine.node = node
             return made
         raise _worst(refusals)

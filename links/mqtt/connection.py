@@ -112,11 +112,13 @@ def open_session(
     receive_maximum: int | None = None,
     nodelay: bool = False,
     node: Node | None = None,
+    holder: str = "",
 ) -> Session:
     """Connect and log in, at the first node that answers.
 
     Args:
         node: the one to connect to; None: any.
+        holder: of the session; it returns to the node that has it (:meth:`mgw.links.nodes.Nodes.lost`).
         clean: forget what the broker holds for this client id; False continues it.
         expiry: seconds the broker keeps the session after we are gone (MQTT 3.1.1: not 0 means forever).
         receive_maximum: messages the broker may send without an acknowledgement (MQTT 5).
@@ -127,13 +129,21 @@ def open_session(
     """
 
     def attempt(at: Node) -> Session:
-        return _open_session(settings.at(at), client_id, clean, expiry, receive_maximum, nodelay=nodelay)
+        chosen = settings.at(at)
+        return _open_session(chosen, client_id, clean, expiry, receive_maximum, nodelay=nodelay, holder=holder)
 
-    return settings.nodes.connect(attempt) if node is None else attempt(node)
+    return settings.nodes.connect(attempt, holder) if node is None else attempt(node)
 
 
 def _open_session(
-    settings: Settings, client_id: str, clean: bool, expiry: int, receive_maximum: int | None, *, nodelay: bool
+    settings: Settings,
+    client_id: str,
+    clean: bool,
+    expiry: int,
+    receive_maximum: int | None,
+    *,
+    nodelay: bool,
+    holder: str,
 ) -> Session:
     client = _client(settings, client_id, clean)
     answer = _Answer()
@@ -176,6 +186,7 @@ def _open_session(
             keepalive=keepalive,
             release=lambda: _drop(client),
             suspected=lambda: settings.nodes.failed(node),
+            lost=(lambda: settings.nodes.lost(node, holder)) if holder else None,
         )
     except OSError as error:
         _drop(client)

@@ -85,6 +85,7 @@ class MqttLink:
         self._documented = is_documented(values)
         self._declared: bool = options["mqtt_cyclicpacketids"]
         self._one_node: bool = options["mqtt_singlenode"]
+        self._shared: bool = options["mqtt_sharedsessions"]
         check_logs(config, owner)
         files = (values["tls_ca_file"], values["tls_cert_file"], values["tls_key_file"])
         if any(files) and not values["tls"]:
@@ -312,9 +313,9 @@ class MqttLink:
 
     def _cyclic(self, use: JobUse) -> bool:
         """Whether packet ids come in order; asks the broker unless :meth:`verify` just did. Several nodes may each
-        count in a session of their own, so there it has to be declared."""
-        if self._settings.several:
-            return self._declared
+        count in a session of their own, so there it has to be declared that they do not."""
+        if self._settings.several and not self._shared:
+            return False
         answers = use.attempt.of(self, Answers)
         if not self._declared and answers.mosquitto is None:
             session = self._probe()
@@ -406,10 +407,11 @@ class MqttLink:
         mosquitto = bool(use.attempt.of(self, Answers).mosquitto)
         shared = split_shared(use.endpoint.provider_queue)[0] is not None
         failed = ""
-        if self._settings.several and not self._declared:
+        if self._settings.several and not self._shared:
             failed = (
-                "hosts names several nodes, which may keep sessions of their own, and link option MQTT_CyclicPacketIds "
-                "is not TRUE: a message whose acknowledgement was lost is stored again"
+                "hosts names several nodes, which may keep sessions of their own, and link option MQTT_SharedSessions "
+                "is not TRUE: a message whose acknowledgement was lost is stored again, and messages wait in the "
+                "session at one node while the job is connected to another"
             )
         elif not mosquitto and not self._declared:
             failed = (

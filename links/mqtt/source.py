@@ -180,7 +180,14 @@ class MqttSource:
     def _open(self) -> Session:
         settings = self._settings
         expiry, maximum = settings.session_expiry, self._receive_maximum
-        return open_session(settings, self._client_id, clean=False, expiry=expiry, receive_maximum=maximum)
+        return open_session(
+            settings,
+            self._client_id,
+            clean=False,
+            expiry=expiry,
+            receive_maximum=maximum,
+            holder=self._client_ids[0],
+        )
 
     def _open_log(self, positions: Mapping[str, str]) -> ReceivingLog:
         identity = f"{self._settings.place}/{self._client_ids[0]}" if self._logged else OFF

@@ -30,8 +30,9 @@ SPEC = LinkSpec(
         Field("hostname", "Host name or address of the broker.", required=True, shown=True, instead="hosts"),
         Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535, shown=True),
         hosts_field(
-            " The nodes should share sessions: otherwise messages wait in the session at one node while the job is "
-            "connected to another. outbound_log_queue is refused with several nodes."
+            " The nodes should share sessions (declared with MQTT_SharedSessions): otherwise messages wait in the "
+            "session at one node while the job is connected to another. outbound_log_queue is refused with several "
+            "nodes."
         ),
         Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5, shown=True),
         Field(
@@ -85,6 +86,14 @@ SPEC = LinkSpec(
             "TRUE declares that a broker other than Mosquitto assigns packet ids in order, 1 to 65535 and again from "
             "1, keeps them across its restarts, and sends messages again only after a reconnect. If declared wrongly, "
             "messages are lost.",
+            bool,
+            False,
+        ),
+        Field(
+            "MQTT_SharedSessions",
+            "TRUE declares that all nodes of hosts share sessions: a job finds the same session, with its packet ids, "
+            "at each of them. Without it jobs that read over several nodes are at-least-once. If declared wrongly, "
+            "messages are lost or arrive twice.",
             bool,
             False,
         ),

@@ -47,6 +47,7 @@ class Wire:
         keepalive: in seconds, 0 = none.
         release: is called when it is closed.
         suspected: is called when the broker does not do what it should; see :meth:`suspect`.
+        lost: is called when the connection ends by itself; None: ``suspected`` is.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Wire:
         keepalive: float,
         release: Callable[[], None],
         suspected: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] | None = None,
     ) -> None:
         self._sock: socket.socket | None = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
@@ -66,6 +68,7 @@ class Wire:
         self._keepalive = keepalive
         self._release = release
         self._suspected = suspected
+        self._told_lost = lost or suspected
         self._in = bytearray()
         self._need = 2
         self._out = bytearray()
@@ -277,18 +280,18 @@ class Wire:
             )
         kind = LinkRefused if code in _REFUSALS else DeliveryRejected if code in _REJECTIONS else LinkUnavailable
         if kind is LinkUnavailable:
-            self.suspect()
+            self._told_lost()
         failed = kind(
             what, link=self._link, operation="publish", cause=reason_text(code), cure="check the broker's log"
         )
         return failed.blamed(blame_of(code)) if isinstance(failed, DeliveryRejected) else failed
 
     def suspect(self) -> None:
-        """The node is lost or does not answer: the next connection of the link begins with another one."""
+        """The node does not answer: the next connection of the link begins with another one."""
         self._suspected()
 
     def _lost(self, cause: object) -> LinkUnavailable:
-        self.suspect()
+        self._told_lost()
         return self._unavailable(cause)
 
     def _unavailable(self, cause: object) -> LinkUnavailable:

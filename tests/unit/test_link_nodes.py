@@ -69,6 +69,21 @@ def test_a_connection_begins_with_the_node_that_answered_last_and_ends_with_one_
     assert nodes.connect(attempt) == C
 
 
+def test_who_loses_a_connection_returns_to_the_node_once() -> None:
+    nodes = Nodes([A, B, C])
+    _, attempt = attempts(LinkUnavailable(), None, None, None)
+    assert nodes.connect(attempt, "J") == B
+    nodes.lost(B, "J")
+    nodes.failed(B)  # by another job
+    assert nodes.connect(attempt) == C
+    assert nodes.connect(attempt, "J") == B
+    nodes.lost(B, "J")
+    nodes.lost(C, "K")
+    tried, again = attempts(None, LinkUnavailable(), None)
+    assert nodes.connect(again, "J") == C, "B lost it twice"
+    assert (nodes.connect(again, "K"), tried) == (A, [C, C, A]), "C does not answer any more"
+
+
 def test_a_thread_knows_the_node_of_its_own_connection() -> None:
     nodes = Nodes([A, B])
     _, attempt = attempts(LinkUnavailable(), None)
