@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from mgw.gateway.services.exceptions import NoSuchPlace
+from mgw.gateway.http.limits import HEADER_BYTES
+from mgw.gateway.http.rest.paging import Cursor, cursor_of, place_of
+from mgw.gateway.services.exceptions import LONGEST_PLACE, NoSuchPlace
 from mgw.gateway.services.exceptions.trails import LogMark, Mark, Trail
 
 
@@ -69,8 +74,9 @@ def test_a_place_reads_what_it_writes() -> None:
         assert Mark.read(str(mark)) == mark
         with pytest.raises(NoSuchPlace):
             LogMark.read(str(mark))
-    log = LogMark(LogMark.named("cluster x"), [(0, 7), (3, 2**40)])
-    assert LogMark.read(str(log)) == log
+    for offsets in ([], [(0, 7), (3, 2**40)], [(4, 1), (5, 2), (9, 0)]):
+        log = LogMark(LogMark.named("cluster x"), offsets)
+        assert LogMark.read(str(log)) == log
     for text in (
         "",
         "q",
@@ -80,14 +86,42 @@ def test_a_place_reads_what_it_writes() -> None:
         "q 1 a 2",
         "q 1 a 2.3",
         "l",
+        "l x",
         "l x 1",
-        "l x 1.2.3",
-        "l x 1.a",
+        "l x €",
+        "l x 1 2",
+        *(f"l x {packed(words)}" for words in (b"1.2.3", b"1.a", b"5.1 4.1", b"1 0.1", b"-1", "²".encode(), b"\xff")),
+        f"l x {packed(b'1')[:-3]}",
+        f"l x {packed(b'0 ' * (4 << 20))}",
         "x 1 2",
     ):
         for kind in (Mark, LogMark):
             with pytest.raises(NoSuchPlace):
                 kind.read(text)
+
+
+def packed(words: bytes) -> str:
+    """As a place in a log has it."""
+    return base64.urlsafe_b64encode(zlib.compress(words)).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("partitions", [1, 130, 1000])
+def test_a_cursor_into_a_topic_of_many_partitions_is_one_that_a_request_may_have(partitions: int) -> None:
+    chance = random.Random(partitions)
+    log = LogMark(LogMark.named("cluster x"), [(each, chance.randrange(10**9)) for each in range(partitions)])
+    place = str(log)
+    assert len(place) <= LONGEST_PLACE
+    cursor = cursor_of(place) or ""
+    assert TypeAdapter(Cursor).validate_python(cursor) == cursor
+    assert len(cursor) < HEADER_BYTES - 4096, "there is room for the other parameters"
+    assert LogMark.read(place_of(cursor) or "") == log
+
+
+def test_the_longest_place_is_one_that_a_request_may_have() -> None:
+    cursor = cursor_of("l" * LONGEST_PLACE)
+    assert TypeAdapter(Cursor).validate_python(cursor) == cursor
+    with pytest.raises(ValidationError):
+        TypeAdapter(Cursor).validate_python(f"{cursor}a")
 
 
 def test_the_place_in_a_full_queue_fits_an_address() -> None:

@@ -76,7 +76,9 @@ class EntryPage(BaseModel):
 
     messages: list[EntryModel] = Field(description="The messages.")
     more: bool = Field(description="There are more than `limit`.")
-    next: str | None = Field(description="`cursor` of the next page; null at the end.")
+    next: str | None = Field(
+        description="`cursor` of the next page; null at the end, and where a topic has too many partitions for one."
+    )
 
 
 class ParkedModel(BaseModel):
@@ -162,7 +164,7 @@ def list_exceptions(
     except NoSuchPlace:
         raise Problem(422, "the cursor is none of this list", "begin without a cursor") from None
     messages = [entry_model(each) for each in page.entries]
-    return EntryPage(messages=messages, more=page.next is not None, next=cursor_of(page.next))
+    return EntryPage(messages=messages, more=page.more, next=cursor_of(page.next))
 
 
 @router.get("/{job}/parked")

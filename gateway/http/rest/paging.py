@@ -9,12 +9,15 @@ from typing import Annotated
 from fastapi import Query
 
 from mgw.gateway.http.problems import Problem
+from mgw.gateway.services.exceptions import LONGEST_PLACE
 
 __all__ = ["Cursor", "Limit", "cursor_of", "place_of"]
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+_LONGEST = (LONGEST_PLACE * 4 + 2) // 3  # of a place, as a cursor writes it
 Cursor = Annotated[
-    str | None, Query(max_length=2000, description="`cursor` of the page before; the other parameters stay the same.")
+    str | None,
+    Query(max_length=_LONGEST, description="`cursor` of the page before; the other parameters stay the same."),
 ]
 
 

@@ -18,6 +18,7 @@ from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.bodies import body_view
 from mgw.gateway.services.exceptions import (
+    LONGEST_PLACE,
     Change,
     Desk,
     DeskRefused,
@@ -64,7 +65,7 @@ def desk_page(  # noqa: PLR0917
     who: Viewer,
     reason: Text = "",
     consumer: Text = "",
-    after: Text = "",
+    after: Annotated[str, Query(max_length=LONGEST_PLACE)] = "",
 ) -> Response:
     """Messages that a job could not deliver, by reason."""
     name = lookup.job(admin, job).name
@@ -89,6 +90,7 @@ def desk_page(  # noqa: PLR0917
         "refused": refused,
         "groups": [] if after else patterns(looked),
         "entries": found.entries,
+        "more": found.more,
         "next": found.next,
         "after": after,
         "found": len(looked),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mgw.gateway.services.exceptions.contract import (
     EVERYTHING,
+    LONGEST_PLACE,
     Change,
     Desk,
     DeskRefused,
@@ -26,6 +27,7 @@ from mgw.gateway.services.exceptions.patterns import DeskState, Pattern, desk_st
 
 __all__ = [
     "EVERYTHING",
+    "LONGEST_PLACE",
     "MOST",
     "Change",
     "Desk",

@@ -19,6 +19,7 @@ from mgw.transforms.payloads.exception_message import Reason
 __all__ = [
     "BATCH",
     "EVERYTHING",
+    "LONGEST_PLACE",
     "Change",
     "Desk",
     "DeskRefused",
@@ -97,6 +98,7 @@ class Which:
 
 
 EVERYTHING = Which()
+LONGEST_PLACE = 8000  # characters of where a page begins: it is part of an address, which has 16 KiB at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,14 @@ class Page:
     """A part of the messages of an exception queue, without bodies and headers.
 
     Attributes:
-        next: where the next page begins; None: nothing comes behind this one.
+        more: something comes behind this page.
+        next: where the next page begins, in at most ``LONGEST_PLACE`` characters; None: nothing comes behind this one,
+            or the queue is a log of more partitions than a place can name.
         beyond: messages behind this page, as far as they were asked for.
     """
 
     entries: Sequence[Entry]
+    more: bool = False
     next: str | None = None
     beyond: Sequence[Entry] = ()
 

@@ -127,7 +127,7 @@ class HubDesk:
         shown, rest = found[:limit], found[limit:]
         time, last = shown[-1].place if shown else (0.0, "")
         beyond = [each.entry for each in rest[: max(0, look - limit)]]
-        return Page([each.entry for each in shown], f"h {time!r} {last}" if rest else None, beyond)
+        return Page([each.entry for each in shown], bool(rest), f"h {time!r} {last}" if rest else None, beyond)
 
     def _found(self, which: Which) -> list[_Found]:
         """What is meant, in the order of the failures."""

@@ -139,15 +139,16 @@ class LinkDesk:
             NoSuchPlace, DeskRefused, LinkError: as for :meth:`entries`.
         """
         found: list[Entry] = []
+        more = False
         place: str | None = None
         with self._looking() as shelf:
             for each, entry in self._meant(shelf, which, after):
                 if len(found) == limit:
-                    place = shelf.place_before(each)
+                    more, place = True, shelf.place_before(each)
                 if len(found) >= max(limit, look):
                     break
                 found.append(_bare(entry))
-        return Page(found[:limit], place, found[limit:])
+        return Page(found[:limit], more, place, found[limit:])
 
     @contextmanager
     def _looking(self) -> Iterator[Shelf]:

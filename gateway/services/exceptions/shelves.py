@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Hub
-from mgw.gateway.services.exceptions.contract import DeskRefused
+from mgw.gateway.services.exceptions.contract import LONGEST_PLACE, DeskRefused
 from mgw.gateway.services.exceptions.trails import LogMark, Mark, Trail
 from mgw.gateway.state import desk_queues
 from mgw.links.contract import Encoded
@@ -62,8 +62,8 @@ class Shelf(Protocol):
         """
         ...
 
-    def place_before(self, held: Held) -> str:
-        """The place before a message that was read, for :meth:`behind` of a later shelf."""
+    def place_before(self, held: Held) -> str | None:
+        """The place before a message that was read, for :meth:`behind` of a later shelf; None: it is too long."""
         ...
 
     def remaining(self, held: Sequence[Held]) -> Sequence[Held]:
@@ -266,13 +266,14 @@ class LogShelf:
             self._log.seek(self._begun)
         return every
 
-    def place_before(self, held: Held) -> str:
+    def place_before(self, held: Held) -> str | None:
         """See :class:`Shelf`."""
         offsets = dict(self._begun)
         here = _place(held)[:2]
         for part, offset in takewhile(lambda each: each != here, self._passed):
             offsets[part] = offset + 1
-        return str(LogMark(LogMark.named(self._log.identity), sorted(offsets.items())))
+        place = str(LogMark(LogMark.named(self._log.identity), sorted(offsets.items())))
+        return place if len(place) <= LONGEST_PLACE else None
 
     def store(self, conn: sa.Connection, done: Sequence[Held]) -> None:
         """See :class:`Shelf`. What the log no longer holds is forgotten."""

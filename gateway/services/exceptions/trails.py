@@ -8,8 +8,11 @@ be known again, because identical messages may be in the queue, counts by the su
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -18,6 +21,7 @@ from mgw.gateway.services.exceptions.contract import NoSuchPlace
 
 __all__ = ["LogMark", "Mark", "Trail"]
 
+_MOST_BYTES = 1 << 20  # of the offsets of a place, which come from a caller
 _LETTERS = 10  # of digests and sums in a place: of 10,000 messages no two are likely to share them
 
 
@@ -119,7 +123,11 @@ class Trail:
 class LogMark:
     """A place in a log: which offset is the next of each partition, in the log of that identity.
 
-    The text of one is ``l IDENTITY PARTITION.OFFSET ...``.
+    Attributes:
+        offsets: partitions and offsets, by partition.
+
+    The text of one is ``l IDENTITY PACKED``. It is part of an address, and a topic may have a thousand partitions. So
+    what is packed names a partition only where one is left out before it: ``OFFSET PARTITION.OFFSET OFFSET ...``.
     """
 
     identity: str
@@ -135,9 +143,8 @@ class LogMark:
         kind, *parts = text.split(" ")
         try:
             if kind == "l":
-                identity, *offsets = parts
-                pairs = [each.split(".") for each in offsets]
-                return cls(identity, [(_number(part), _number(offset)) for part, offset in pairs])
+                identity, packed = parts
+                return cls(identity, list(_offsets(_unpacked(packed))))
         except ValueError:
             pass
         raise NoSuchPlace(text)
@@ -148,7 +155,40 @@ class LogMark:
         return blake2b(identity.encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
-        return " ".join(["l", self.identity, *(f"{part}.{offset}" for part, offset in self.offsets)])
+        words, expected = [], 0
+        for part, offset in self.offsets:
+            words.append(f"{offset}" if part == expected else f"{part}.{offset}")
+            expected = part + 1
+        packed = base64.urlsafe_b64encode(zlib.compress(" ".join(words).encode(), 9))
+        return f"l {self.identity} {packed.decode().rstrip('=')}"
+
+
+def _unpacked(text: str) -> str:
+    """The words that :class:`LogMark` packed.
+
+    Raises:
+        ValueError: it is nothing that was packed.
+    """
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        inflater = zlib.decompressobj()
+        words = inflater.decompress(packed, _MOST_BYTES)
+    except (binascii.Error, zlib.error):
+        raise ValueError(text) from None
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError(text)
+    return words.decode("ascii")
+
+
+def _offsets(words: str) -> Iterator[tuple[int, int]]:
+    expected = 0
+    for word in words.split():
+        part, _, offset = word.rpartition(".")
+        found = _number(part) if part else expected
+        if found < expected:
+            raise ValueError(word)
+        yield found, _number(offset)
+        expected = found + 1
 
 
 def _number(text: str) -> int:
