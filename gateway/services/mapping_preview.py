@@ -29,7 +29,7 @@ from mgw.gateway.services.trial import Outcome, Trial, of_job, read_message
 from mgw.links import registry
 from mgw.links.contract import Delivery, Link
 from mgw.links.inspection import ShowsMessages
-from mgw.transforms.errors import ConversionFailure, GatewayError, LinkError
+from mgw.transforms.errors import ConversionFailure, GatewayError, HubError
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.written import written
 
@@ -80,6 +80,7 @@ def preview(hub: Hub, name: str, document: Document, sample: str | None = None) 
         GatewayError: the job cannot be made of these settings.
     """
     job = document.jobs[name]
+    admin = GatewayAdmin(hub)  # one for all, because it knows the secrets that it has opened
     with scratch_hub(_needed(read_running(hub), name, job)) as (scratch, refused):
         if refused is not None:
             raise refused[1]
@@ -88,7 +89,7 @@ def preview(hub: Hub, name: str, document: Document, sample: str | None = None) 
         if sample is not None:
             about, message = "the message that you gave", read_message(sample)
         else:
-            about, lacking, found = _first(hub, name, job, trial)
+            about, lacking, found = _looked(admin, name, job, trial)
             if found is not None:
                 message, failure = found.message, found.failure
             if trial.stored is not None:
@@ -100,7 +101,7 @@ def preview(hub: Hub, name: str, document: Document, sample: str | None = None) 
             about if message is not None else "",
             lacking,
             outcome,
-            None if outcome is None else _refusal(hub, trial, outcome),
+            None if outcome is None else _refusal(admin, trial, outcome),
             sample if sample is not None else _written(message),
             job.destination,
             job.exception_queue,
@@ -132,48 +133,55 @@ def _of(section: str, objects: Mapping[str, _Model], names: Iterable[str]) -> di
     return {name: objects[name] for name in found if name is not None}
 
 
-def _first(hub: Hub, name: str, job: JobModel, trial: Trial) -> tuple[str, str, Delivery | None]:
+def _looked(admin: GatewayAdmin, name: str, job: JobModel, trial: Trial) -> tuple[str, str, Delivery | None]:
+    """See :func:`_first`; where the source shows none, such as a queue that is stopped, its error is why."""
+    try:
+        return _first(admin, name, job, trial)
+    except HubError:
+        raise
+    except GatewayError as error:
+        hidden = admin.secrets.redact
+        return "", hidden("; ".join(filter(None, (error.what, error.cause)))), None
+
+
+def _first(admin: GatewayAdmin, name: str, job: JobModel, trial: Trial) -> tuple[str, str, Delivery | None]:
     """Words for the first message of the source, why there is none, and the message."""
     if trial.source is None:
-        found = _first_of_hub(hub, name, job.source)
+        found = _first_of_hub(admin, name, job.source)
         lacking = f"queue {job.source} holds no message now"
         return f"the first message of queue {job.source}", "" if found else lacking, found
-    link = _opened(hub, trial.source)
+    link = _opened(admin, trial.source)
     if not isinstance(link, ShowsMessages):
         return "", f"a link of type {trial.source.link.type} shows no message without taking it", None
-    try:
-        found = link.first_message(trial.source.use)
-    except LinkError as error:
-        hidden = GatewayAdmin(hub).secrets.redact
-        return "", hidden("; ".join(filter(None, (error.what, error.cause)))), None
+    found = link.first_message(trial.source.use)
     return f"the first message of {job.source}", "" if found else f"{job.source} holds no message now", found
 
 
-def _opened(hub: Hub, end: LinkEnd) -> Link:
+def _opened(admin: GatewayAdmin, end: LinkEnd) -> Link:
     """The link of an end as the running hub has it: the hub for the purpose knows no password."""
-    return registry.open_link(lookup.link(GatewayAdmin(hub), end.link.name).config())
+    return registry.open_link(lookup.link(admin, end.link.name).config())
 
 
-def _first_of_hub(hub: Hub, name: str, source: str) -> Delivery | None:
+def _first_of_hub(admin: GatewayAdmin, name: str, source: str) -> Delivery | None:
     """The first message of a queue: for the subscriber that is the job, if it is there and has one, else for any."""
-    story = queue_story(hub, source)
+    story = queue_story(admin.hub, source)
     consumers: list[str | None] = [None]
     if story.queue.multiple_consumers:
-        held = GatewayAdmin(hub).get_job(name)
+        held = admin.get_job(name)
         own = None if held is None else held.subscriber
         consumers = sorted(story.consumers, key=lambda each: each != own)
     for consumer in consumers:
-        listing = some_messages(hub, story.queue.full_name, count=1, consumer=consumer)
+        listing = some_messages(admin.hub, story.queue.full_name, count=1, consumer=consumer)
         if listing.messages:
             return Delivery(listing.messages[0].message)
     return None
 
 
-def _refusal(hub: Hub, trial: Trial, outcome: Outcome) -> ConversionFailure | None:
+def _refusal(admin: GatewayAdmin, trial: Trial, outcome: Outcome) -> ConversionFailure | None:
     """Why the messaging system of the destination cannot take one of the messages; nobody is connected."""
     if trial.target is None or not outcome.messages:
         return None
-    destination = _opened(hub, trial.target).destination(trial.target.use)
+    destination = _opened(admin, trial.target).destination(trial.target.use)
     try:
         for message in outcome.messages:
             destination.encode(message)

@@ -12,6 +12,8 @@ import pytest
 from mgw.gateway.aq import Agent
 from mgw.gateway.services.users import Role, Users
 from mgw.links.memory.broker import MemoryBroker
+from mgw.links.memory.link import MemoryLink
+from mgw.transforms.errors import ConfigInvalid
 from mgw.transforms.message import Header, Message, ValueType
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.web import Answer, Caller, serving
@@ -149,6 +151,27 @@ def test_a_message_by_hand_shows_what_the_job_would_do_with_another_one(web: Cal
     large = sent(web, "jobs/preview", **{**OUT, "destination": "small@far"}, sample="body: {sum: 1000000}")
     assert "It cannot take this" in large, "asked of the link, which connects nowhere for it"
     assert "NOWHERE" in sent(web, "jobs/preview", **{**OUT, "destination": "NOWHERE"}).partition("Not yet")[2]
+
+
+def test_a_message_can_be_given_by_hand_where_the_source_shows_none(
+    web: Caller, ends: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends.queues.stop_queue("ORDERS")
+    stopped = sent(web, "jobs/preview", **OUT)
+    assert "is not enabled for dequeue; it was not started, or stopped." in stopped.partition('id="lacking"')[2]
+    assert 'name="sample"' in stopped, "any message can be written"
+    assert "gets 1 message" in sent(web, "jobs/preview", **OUT, sample="body: {sum: 8}")
+    job = {"name": "in", "type": "inbound", "source": "shop@mem", "destination": "NEWS"}
+    broker.refuse_connections = True
+    assert "it refuses connections" in sent(web, "jobs/preview", **job).partition('id="lacking"')[2]
+
+    def fail(*_: object) -> None:
+        raise ConfigInvalid("option x is of no use", cause=f"the server says {SECRET}")
+
+    monkeypatch.setattr(MemoryLink, "first_message", fail)
+    refused = sent(web, "jobs/preview", **job).partition('id="lacking"')[2]
+    assert "option x is of no use; the server says" in refused
+    assert 'name="sample"' in refused
 
 
 def test_a_message_of_a_messaging_system_is_shown_where_it_need_not_be_taken(
