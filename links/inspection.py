@@ -17,11 +17,13 @@ class Existence(NamedTuple):
         exists: the system has it, or needs none.
         detail: what it is there, or what is missing.
         made_by: command that makes it, where it is missing.
+        needs_none: nothing of that name has to be there, so that nothing was looked for.
     """
 
     exists: bool
     detail: str
     made_by: str = ""
+    needs_none: bool = False
 
 
 @runtime_checkable

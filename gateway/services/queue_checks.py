@@ -26,6 +26,7 @@ class QueueCheck:
         detail: what is there, what is missing, or why nobody knows.
         made_by: command that makes it, where it is missing.
         cure: what to do.
+        needs_none: nothing of that name has to be there.
     """
 
     name: str
@@ -33,6 +34,7 @@ class QueueCheck:
     detail: str
     made_by: str = ""
     cure: str = ""
+    needs_none: bool = False
 
 
 def check_queue(admin: GatewayAdmin, name: str) -> QueueCheck:
@@ -69,4 +71,4 @@ def _asked(admin: GatewayAdmin, asked: Endpoint) -> QueueCheck:
         detail = hidden("; ".join(filter(None, (error.what, error.cause))))
         return QueueCheck(asked.full_name, None, detail, cure=hidden(error.cure))
     cure = "" if found.exists else "correct provider_queue, or create it there: the gateway does not"
-    return QueueCheck(asked.full_name, found.exists, found.detail, found.made_by, cure)
+    return QueueCheck(asked.full_name, found.exists, found.detail, found.made_by, cure, found.needs_none)

@@ -119,7 +119,8 @@ class MemoryLink(MemoryAccess):
         self.check_login("verify")
         name, broker = endpoint.provider_queue, self.broker
         if is_pattern(name):
-            return Existence(True, f"{len(broker.topics(name))} topic(s) of broker {broker.name} match")
+            matching = f"{len(broker.topics(name))} topic(s) of broker {broker.name} match"
+            return Existence(True, matching, needs_none=True)
         if not broker.exists(name):
             made = f"MemoryBroker.get({broker.name!r}).queue({name!r})"
             return Existence(False, f"broker {broker.name} has no queue, log or topic {name!r}", made)

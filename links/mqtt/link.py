@@ -370,14 +370,21 @@ class MqttLink:
         return GuaranteeReport(level, "; ".join(notes))
 
     def find_queue(self, endpoint: Endpoint) -> Existence:
-        """See :class:`mgw.links.inspection.FindsQueues`: whether the broker takes such a subscription is asked, too."""
+        """See :class:`mgw.links.inspection.FindsQueues`. No subscription is tried: what the broker said when it let the
+        link in tells only whether it has wildcards, shared subscriptions and the QoS.
+
+        Raises:
+            LinkRefused: it has not.
+        """
         session = self._probe()
         try:
             self._check_subscriber(session, endpoint, self._options(endpoint)["mqtt_qos"])
         finally:
             session.wire.close()
         return Existence(
-            True, "every topic exists at an MQTT broker, so none has to be created; its access rules decide who uses it"
+            True,
+            "an MQTT broker has every topic; whether its access rules let the link use this one shows when a job runs",
+            needs_none=True,
         )
 
     def _outbound_promise(self, session: Session, use: JobUse, rules: Outbound) -> tuple[Guarantee, list[str]]:

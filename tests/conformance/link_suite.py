@@ -880,7 +880,9 @@ class LinkSuite:
             report = link.verify(use_of(endpoint), direction)
             assert report.note or report.level == "exact"
             if isinstance(link, FindsQueues):
-                assert link.find_queue(endpoint).exists
+                found = link.find_queue(endpoint)
+                assert found.exists
+                assert found.needs_none == (template.missing() is None), "what every system has was not looked for"
 
     def test_the_first_message_is_shown_and_stays_as_it_was(self, template: LinkTemplate) -> None:
         link, pair = template.link(), template.pair()

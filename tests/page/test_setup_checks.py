@@ -61,6 +61,9 @@ def test_the_form_of_a_foreign_queue_tells_whether_it_exists_there(
     broker.queue("shop.orders")
     assert "It exists there" in sent(web, "foreign_queues/check", **fields, **{"try": "yes"})
     assert "exists there" not in sent(web, "foreign_queues/check", **fields), "it was not asked for"
+    pattern = sent(web, "foreign_queues/look", **fields | {"provider_queue": "shop.*"})
+    assert "Nothing has to be created there" in pattern
+    assert "It exists" not in pattern
     broker.refuse_connections = True
     away = sent(web, "foreign_queues/look", **fields)
     assert "Nobody could tell" in away
