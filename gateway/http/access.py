@@ -16,7 +16,17 @@ from mgw.gateway.http.problems import Problem
 from mgw.gateway.services.authors import acts
 from mgw.gateway.services.users import Identity, Role, Users
 
-__all__ = ["CSRF_HEADER", "SESSION_COOKIE", "Access", "Administrator", "Operator", "Viewer", "identity", "roles_of"]
+__all__ = [
+    "CSRF_HEADER",
+    "SESSION_COOKIE",
+    "Access",
+    "Administrator",
+    "Operator",
+    "Viewer",
+    "identity",
+    "require",
+    "roles_of",
+]
 
 SESSION_COOKIE = "mgw_session"
 CSRF_HEADER = "X-CSRF-Token"
@@ -121,15 +131,24 @@ def identity(request: Request) -> Identity:
 Known = Annotated[Identity, Depends(identity)]
 
 
+def require(found: Identity, role: Role, what: str = "this") -> None:
+    """Refuse what is for another role than the user has.
+
+    Raises:
+        Problem: it is.
+    """
+    if not found.role.includes(role):
+        raise Problem(
+            403,
+            f"user {found.name} is {found.role.lower()}",
+            f"ask an administrator for the role {role.lower()}",
+            cause=f"{what} is for the role {role.lower()}",
+        )
+
+
 def _needs(role: Role) -> Callable[[Identity], Awaitable[Identity]]:
     async def check(found: Known) -> Identity:  # in the context of the request, which the route gets as well
-        if not found.role.includes(role):
-            raise Problem(
-                403,
-                f"user {found.name} is {found.role.lower()}",
-                f"ask an administrator for the role {role.lower()}",
-                cause=f"this is for the role {role.lower()}",
-            )
+        require(found, role)
         acts(found.name)
         return found
 

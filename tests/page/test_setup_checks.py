@@ -87,9 +87,16 @@ def test_rest_tells_it_of_settings_and_of_what_is_registered(
     web.refused(422, "POST", place, {"provider": "shop.orders"})
     users = Users(gateway.hub)
     users.add("ada", Role.ADMINISTRATOR, None, by="test")
-    users.add("vic", Role.VIEWER, None, by="test")
-    web.headers["Authorization"] = f"Bearer {users.add_token('vic', by='test')[1]}"
-    web.refused(403, "POST", place)
+    for role, registered, settings in (
+        (Role.ADMINISTRATOR, 200, 200),
+        (Role.OPERATOR, 200, 403),
+        (Role.VIEWER, 403, 403),
+    ):
+        users.add(role.lower(), role, None, by="test")
+        web.headers["Authorization"] = f"Bearer {users.add_token(role.lower(), by='test')[1]}"
+        assert web("POST", place).status == registered, role
+        for given in ({}, {"provider_queue": "other"}):
+            assert web("POST", place, given).status == settings, (role, given)
 
 
 GROSS = {"set": {"body.gross": "tab.user_data.sum * 2", "header.checked": "1"}}
