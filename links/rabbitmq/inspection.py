@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from mgw.links.contract import Delivery, JobUse
 from mgw.links.inspection import Existence
-from mgw.links.rabbitmq.conditions import look_at_queue
+from mgw.links.rabbitmq.conditions import QueueFacts, look_at_queue
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.kept_stream import KeptStream
 from mgw.links.rabbitmq.management import Policies
@@ -15,7 +15,7 @@ from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.amqp import Rules
 from mgw.transforms.errors import LinkRefused, QueueMissing
 
-__all__ = ["first_of", "found_exchange", "found_queue"]
+__all__ = ["first_of", "found_exchange", "found_queue", "other_type"]
 
 
 def found_queue(settings: Settings, queue: str, queue_type: str) -> Existence:
@@ -42,7 +42,23 @@ def found_queue(settings: Settings, queue: str, queue_type: str) -> Existence:
     if facts.type == "stream":
         kind = "a stream"
     held = "" if facts.type == "stream" else f" with {there.message_count} message(s)"
-    return Existence(True, f"{queue!r} is {kind}{held} and {there.consumer_count} reader(s)")
+    other = other_type(queue_type, facts)
+    return Existence(True, f"{queue!r} is {kind}{held} and {there.consumer_count} reader(s){other and f'; {other}'}")
+
+
+def other_type(queue_type: str, facts: QueueFacts) -> str:
+    """What a job does with a queue that is not of the type ``queue_type``; "" if it is, or nobody can tell."""
+    if queue_type == "auto" or not facts.known or facts.type == queue_type:
+        return ""
+    registered = f"it is registered with AMQP_QueueType {queue_type}"
+    if queue_type == "stream":
+        return f"{registered}: a job that reads it asks for an offset, which RabbitMQ refuses for a {facts.type} queue"
+    if facts.type == "stream":
+        return (
+            f"{registered}: a job that reads it begins at the end of the stream whenever it connects, so that it never "
+            "gets what came before"
+        )
+    return f"{registered}, which changes nothing for a job: it reads and writes a {facts.type} queue in the same way"
 
 
 def found_exchange(settings: Settings, exchange: str) -> Existence:
