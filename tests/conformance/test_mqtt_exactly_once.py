@@ -358,10 +358,13 @@ def test_equal_messages_arrive_exactly_once_however_often_the_agent_is_killed(
             publish(broker, topic, bodies)
             return bodies
 
-        kill_often(gateway, agent, sent, rng, 300, kills=2, more=more)
-        job = gateway.job("mq")
-        assert job["GUARANTEE"] == "exact-unless-broker-crash"
-        judge(gateway, sent)
+        for _ in range(5):
+            kill_often(gateway, agent, sent, rng, 300, kills=2, more=more)
+            job = gateway.job("mq")
+            assert job["GUARANTEE"] == "exact-unless-broker-crash"
+            judge(gateway, sent)
+            if job["SUPPRESSED_TOTAL"] > 0:
+                break
         assert job["SUPPRESSED_TOTAL"] > 0, "no kill came between a commit and its acknowledgement"
 
 
