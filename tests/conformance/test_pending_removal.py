@@ -263,7 +263,9 @@ def test_a_clean_up_that_is_due_is_tried_although_the_hub_fails_just_then(
 ) -> None:
     scene.job("J", "fast", "news")
     scene.mark("J")
-    unsubscribe, load, tries, failures = scene.fast.unsubscribe, catalog.load_snapshot, [], []
+    unsubscribe, load = scene.fast.unsubscribe, catalog.load_snapshot
+    tries: list[str] = []
+    failures: list[HubUnavailable] = []
 
     def fail_once(subscription: str) -> None:
         tries.append(subscription)
