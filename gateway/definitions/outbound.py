@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mgw.transforms.errors import ExpressionInvalid
-from mgw.transforms.language.dates import constant_step, date_of
 
 __all__ = [
     "DEFAULT_LATENCY",
@@ -99,6 +98,9 @@ class OutboundSchedule:
         """
         if self.end is None or self.next_time is None:
             return None
+        # Not at the top: it loads a parser of SQL, and every command loads this module.
+        from mgw.transforms.language.dates import date_of
+
         begin = date_of(self.next_time, self.end)
         if begin + (self.duration or 0.0) > LAST_MOMENT:
             raise ExpressionInvalid(
@@ -131,6 +133,8 @@ class OutboundSchedule:
         """With the last window that has ended, if windows follow each other in equal steps."""
         if self.end is None or self.duration is None or self.next_time is None or now < self.end:
             return self
+        from mgw.transforms.language.dates import constant_step
+
         step = constant_step(self.next_time)
         if step is None:
             return self
