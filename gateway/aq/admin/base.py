@@ -44,6 +44,8 @@ class Administration:
 
     #: Who administers, for the audit, where that is neither a user of the hub nor the account of the program.
     by: str | None = None
+    #: Whether what has no procedure that shows it is written into the audit; False: the caller does that.
+    notes: bool = True
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class Administration:
         after: Mapping[str, Any] | None = None,
     ) -> None:
         """The same of what has no procedure that shows it: a grant, a module, ..."""
-        if before != after:
+        if self.notes and before != after:
             changed = Changed(verb, kind, name, _told(before), _told(after))
             keep_change(conn, changed, now=self.hub.clock.now(), by=self._who())
 

@@ -115,14 +115,11 @@ class TransformationProcedures(Administration):
             self._note(conn, "modify", _KIND, item.full_name, _shown(item), _shown(altered))
             return altered
 
-    def drop_transformation(self, name: str, *, audited: bool = False) -> None:
+    def drop_transformation(self, name: str) -> None:
         """Remove a transformation no subscriber and no job uses (AQ guide 12.2 §8.4.3).
 
         A program that opened the hub without the gateway's tables does not know of jobs: one that loses its
         transformation that way fails, and says why, until it is altered or the transformation is created again.
-
-        Args:
-            audited: the caller writes it into the audit.
 
         Raises:
             AqError: 24094 unknown, 24095 a subscriber, a job or a chain uses it.
@@ -132,8 +129,7 @@ class TransformationProcedures(Administration):
             item = self._transformation(db, name)
             self._refuse_used(db, item)
             transformations_sql.delete_transformation(db, item.id)
-            if not audited:
-                self._note(conn, "drop", _KIND, item.full_name, _shown(item))
+            self._note(conn, "drop", _KIND, item.full_name, _shown(item))
 
     def transformations(self) -> list[TransformationInfo]:
         """Every transformation, by name; a user sees those of the schemas that the user administers."""

@@ -130,8 +130,10 @@ class TransformationProcedures(Administration):
         """
         with self.change("transformation", name) as conn:
             self._need(conn, name)
+            queues = QueueAdmin(self.hub, conn)
+            queues.notes = False
             try:
-                QueueAdmin(self.hub, conn).drop_transformation(name, audited=True)
+                queues.drop_transformation(name)
             except AqError as error:
                 raise refused(error) from error
 
