@@ -583,6 +583,35 @@ BEGIN
     END IF;
 END $$;
 
+-- A job with the texts that an alter procedure was given for it, or for its subscriber; NO_CHANGE keeps one.
+CREATE OR REPLACE FUNCTION @adm@._with_texts(p_job gw_job, p_rule text, p_transformation text, p_exception_queue text) RETURNS gw_job
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_rule IS DISTINCT FROM 'NO_CHANGE' THEN p_job.rule := nullif(p_rule, ''); END IF;
+    IF p_transformation IS DISTINCT FROM 'NO_CHANGE' THEN p_job.transformation := nullif(p_transformation, ''); END IF;
+    IF p_exception_queue IS DISTINCT FROM 'NO_CHANGE' THEN p_job.exception_queue := nullif(p_exception_queue, ''); END IF;
+    RETURN p_job;
+END $$;
+
+-- A job whose rule was taken away gets everything from its queue of the hub.
+CREATE OR REPLACE FUNCTION @adm@._forget_rule(p_old gw_job, p_new gw_job, p_source jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_old.rule IS NOT NULL AND p_new.rule IS NULL AND NOT (p_source ->> 'foreign')::boolean THEN
+        UPDATE aq_consumer c SET rule = NULL, rule_sql = NULL, transformation = NULL
+         WHERE c.queue_id = (p_source ->> 'id')::bigint AND c.name_key = @aq@._upper('MGW_' || p_new.name)
+           AND c.address = '' AND c.protocol = 0 AND c.is_subscriber = 1;
+        IF NOT FOUND THEN
+            PERFORM @adm@._refuse(24035, format('job %s: subscriber MGW_%s of queue %s does not exist', p_new.name, p_new.name, p_source ->> 'full'),
+                'somebody removed it', 'remove the job and create it again');
+        END IF;
+    END IF;
+END $$;
+
+-- No failures, tried again at once.
+CREATE OR REPLACE FUNCTION @adm@._ready_again(p_job bigint) RETURNS void LANGUAGE sql AS $$
+    UPDATE gw_job_state s SET status = 'READY', failures = 0, next_attempt = NULL, resets = s.resets + 1 WHERE s.job_id = p_job
+$$;
+
 CREATE OR REPLACE FUNCTION @adm@._alter_job(
     p_name text, p_rule text, p_transformation text, p_exception_queue text, p_poll_interval double precision, p_options jsonb,
     p_comments text, p_guarantee text)
@@ -600,10 +629,7 @@ BEGIN
         PERFORM @adm@._guarantee(p_name, p_guarantee);
     END IF;
     v_old := @adm@._usable(p_name);
-    v_job := v_old;
-    IF p_rule IS DISTINCT FROM 'NO_CHANGE' THEN v_job.rule := nullif(p_rule, ''); END IF;
-    IF p_transformation IS DISTINCT FROM 'NO_CHANGE' THEN v_job.transformation := nullif(p_transformation, ''); END IF;
-    IF p_exception_queue IS DISTINCT FROM 'NO_CHANGE' THEN v_job.exception_queue := nullif(p_exception_queue, ''); END IF;
+    v_job := @adm@._with_texts(v_old, p_rule, p_transformation, p_exception_queue);
     IF p_comments IS DISTINCT FROM 'NO_CHANGE' THEN v_job.comments := p_comments; END IF;
     IF p_guarantee IS DISTINCT FROM 'NO_CHANGE' THEN v_job.require_guarantee := lower(p_guarantee); END IF;
     IF p_poll_interval IS DISTINCT FROM 0 THEN v_job.poll_interval := p_poll_interval; END IF;
@@ -614,15 +640,7 @@ BEGIN
     UPDATE gw_job j SET rule = v_job.rule, transformation = v_job.transformation, exception_queue = v_job.exception_queue,
            poll_interval = v_job.poll_interval, options = v_job.options, require_guarantee = v_job.require_guarantee,
            comments = v_job.comments WHERE j.id = v_job.id;
-    IF v_old.rule IS NOT NULL AND v_job.rule IS NULL AND NOT (v_ends.source ->> 'foreign')::boolean THEN
-        UPDATE aq_consumer c SET rule = NULL, rule_sql = NULL, transformation = NULL
-         WHERE c.queue_id = (v_ends.source ->> 'id')::bigint AND c.name_key = @aq@._upper('MGW_' || v_job.name)
-           AND c.address = '' AND c.protocol = 0 AND c.is_subscriber = 1;
-        IF NOT FOUND THEN
-            PERFORM @adm@._refuse(24035, format('job %s: subscriber MGW_%s of queue %s does not exist', v_job.name, v_job.name, v_ends.source ->> 'full'),
-                'somebody removed it', 'remove the job and create it again');
-        END IF;
-    END IF;
+    PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
 END $$;
 
 CREATE OR REPLACE FUNCTION @adm@._set_enabled(p_name text, p_enabled boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -643,7 +661,7 @@ CREATE OR REPLACE FUNCTION @adm@._reset_job(p_name text) RETURNS void LANGUAGE p
 DECLARE
     v_job gw_job := @adm@._usable(p_name);
 BEGIN
-    UPDATE gw_job_state s SET status = 'READY', failures = 0, next_attempt = NULL, resets = s.resets + 1 WHERE s.job_id = v_job.id;
+    PERFORM @adm@._ready_again(v_job.id);
 END $$;
 
 -- Whether a process holds the lease of an agent.
@@ -651,20 +669,21 @@ CREATE OR REPLACE FUNCTION @adm@._alive(p_agent gw_agent) RETURNS boolean LANGUA
     SELECT coalesce((p_agent).lease_expires > @adm@._now(), false)
 $$;
 
--- The audit and an event of a removal, with what became of messages. p_asked: it is the removal itself, not its end.
+-- The audit and an event of a removal, with what became of messages. p_kind: job, or the subscriber alone. p_asked: it is
+-- the removal itself, not its end.
 CREATE OR REPLACE FUNCTION @adm@._record_removal(
-    p_job gw_job, p_queue jsonb, p_messages bigint, p_oldest double precision, p_asked boolean)
+    p_kind text, p_job gw_job, p_queue jsonb, p_messages bigint, p_oldest double precision, p_asked boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_object text := format('%s, which reads %s', p_job.name, coalesce(p_queue ->> 'full', p_job.source));
 BEGIN
     INSERT INTO aq_audit (time, actor, through, action, object, kind, before_change, version, messages, oldest)
-    VALUES (@adm@._now(), session_user, 'sql', 'remove job', v_object, CASE WHEN p_asked THEN 'job' END,
-            CASE WHEN p_asked THEN @adm@._seen('job', p_job.name)::text END,
+    VALUES (@adm@._now(), session_user, 'sql', 'remove ' || p_kind, v_object, CASE WHEN p_asked THEN p_kind END,
+            CASE WHEN p_asked THEN @adm@._seen(p_kind, p_job.name)::text END,
             CASE WHEN p_asked THEN (SELECT c.version + 1 FROM gw_change c WHERE c.id = 1) END, p_messages, p_oldest);
     INSERT INTO gw_event (time, level, name, object, text)
     VALUES (@adm@._now(), CASE WHEN p_messages > 0 THEN 'WARNING' ELSE 'INFO' END, 'Removal', v_object,
-            format('remove job %s, by %s: %s', v_object, session_user,
+            format('remove %s %s, by %s: %s', p_kind, v_object, session_user,
                 CASE WHEN p_messages = 0 THEN 'no message was in it' ELSE @adm@._held(p_messages, p_oldest) || '; deleted with it' END));
 END $$;
 
@@ -714,7 +733,7 @@ BEGIN
         IF (v_queue ->> 'topic')::boolean THEN
             SELECT u.messages, u.oldest INTO v_messages, v_oldest FROM @adm@._unsubscribe(v_job.name, v_queue, v_force) u;
         END IF;
-        PERFORM @adm@._record_removal(v_job, v_queue, v_messages, v_oldest, true);
+        PERFORM @adm@._record_removal('job', v_job, v_queue, v_messages, v_oldest, true);
     END IF;
     SELECT * INTO v_agent FROM gw_agent a WHERE a.name_key = v_job.agent_key;
     -- What is left there only the agent can remove: a subscription, records in a log queue.
@@ -755,7 +774,7 @@ BEGIN
     IF (p_queue ->> 'topic')::boolean THEN  -- it was marked for removal by an earlier release
         SELECT u.messages, u.oldest INTO v_left FROM @adm@._unsubscribe(p_job.name, p_queue, true) u;
         IF v_left.messages > 0 THEN
-            PERFORM @adm@._record_removal(p_job, p_queue, v_left.messages, v_left.oldest, false);
+            PERFORM @adm@._record_removal('job', p_job, p_queue, v_left.messages, v_left.oldest, false);
         END IF;
     END IF;
     DELETE FROM gw_position p WHERE p.job_id = p_job.id;

@@ -175,31 +175,20 @@ CREATE OR REPLACE FUNCTION @adm@._alter_subscriber(
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_old gw_job := @adm@._usable_subscriber(p_name);
-    v_job gw_job := v_old;
+    v_job gw_job := @adm@._with_texts(v_old, p_rule, p_transformation, p_exception_queue);
     v_ends record;
     v_state text;
     v_text text;
     v_detail text;
     v_hint text;
 BEGIN
-    IF p_rule IS DISTINCT FROM 'NO_CHANGE' THEN v_job.rule := nullif(p_rule, ''); END IF;
-    IF p_transformation IS DISTINCT FROM 'NO_CHANGE' THEN v_job.transformation := nullif(p_transformation, ''); END IF;
-    IF p_exception_queue IS DISTINCT FROM 'NO_CHANGE' THEN v_job.exception_queue := nullif(p_exception_queue, ''); END IF;
     v_ends := @adm@._ends(v_job);
     v_job.options := @adm@._compact(@adm@._job_options(v_job, ARRAY[v_ends.source, v_ends.destination],
         @adm@._mapping('options of subscriber ' || v_job.name, p_options)));
     PERFORM @adm@._check_job(v_job, v_ends.source, v_ends.destination, v_old);
     UPDATE gw_job j SET rule = v_job.rule, transformation = v_job.transformation, exception_queue = v_job.exception_queue,
            options = v_job.options WHERE j.id = v_job.id;
-    IF v_old.rule IS NOT NULL AND v_job.rule IS NULL AND NOT (v_ends.source ->> 'foreign')::boolean THEN
-        UPDATE aq_consumer c SET rule = NULL, rule_sql = NULL, transformation = NULL
-         WHERE c.queue_id = (v_ends.source ->> 'id')::bigint AND c.name_key = @aq@._upper('MGW_' || v_job.name)
-           AND c.address = '' AND c.protocol = 0 AND c.is_subscriber = 1;
-        IF NOT FOUND THEN
-            PERFORM @adm@._refuse(24035, format('job %s: subscriber MGW_%s of queue %s does not exist', v_job.name, v_job.name, v_ends.source ->> 'full'),
-                'somebody removed it', 'remove the job and create it again');
-        END IF;
-    END IF;
+    PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS v_state = RETURNED_SQLSTATE, v_text = MESSAGE_TEXT, v_detail = PG_EXCEPTION_DETAIL, v_hint = PG_EXCEPTION_HINT;
     PERFORM @adm@._told_of('subscriber', p_name, v_state, v_text, v_detail, v_hint);
@@ -209,7 +198,7 @@ CREATE OR REPLACE FUNCTION @adm@._reset_subscriber(p_name text) RETURNS void LAN
 DECLARE
     v_job gw_job := @adm@._usable_subscriber(p_name);
 BEGIN
-    UPDATE gw_job_state s SET status = 'READY', failures = 0, next_attempt = NULL, resets = s.resets + 1 WHERE s.job_id = v_job.id;
+    PERFORM @adm@._ready_again(v_job.id);
 END $$;
 
 -- The subscription ends at once; what is left in a messaging system only the agent can remove. The schedule stays.
@@ -220,7 +209,6 @@ DECLARE
     v_queue jsonb;
     v_messages bigint := 0;
     v_oldest double precision;
-    v_object text;
     v_alive boolean;
     v_state text;
     v_text text;
@@ -234,18 +222,11 @@ BEGIN
             format('what it left in the messaging system of %s has to be removed there', v_job.source),
             format('mgw subscribers remove %s; or force => true, which leaves it there', v_job.name));
     END IF;
-    v_object := format('%s, which reads %s', v_job.name, coalesce(v_queue ->> 'full', v_job.source));
-    IF (SELECT s.status FROM gw_job_state s WHERE s.job_id = v_job.id) <> 'SUBSCRIBER_DELETE_PENDING' OR v_force THEN
+    IF (SELECT s.status FROM gw_job_state s WHERE s.job_id = v_job.id) NOT IN @leaving@ OR v_force THEN
         IF (v_queue ->> 'topic')::boolean THEN
             SELECT u.messages, u.oldest INTO v_messages, v_oldest FROM @adm@._unsubscribe(v_job.name, v_queue, v_force) u;
         END IF;
-        INSERT INTO aq_audit (time, actor, through, action, object, kind, before_change, version, messages, oldest)
-        VALUES (@adm@._now(), session_user, 'sql', 'remove subscriber', v_object, 'subscriber', @adm@._seen('subscriber', v_job.name)::text,
-                (SELECT c.version + 1 FROM gw_change c WHERE c.id = 1), v_messages, v_oldest);
-        INSERT INTO gw_event (time, level, name, object, text)
-        VALUES (@adm@._now(), CASE WHEN v_messages > 0 THEN 'WARNING' ELSE 'INFO' END, 'Removal', v_object,
-                format('remove subscriber %s, by %s: %s', v_object, session_user,
-                    CASE WHEN v_messages = 0 THEN 'no message was in it' ELSE @adm@._held(v_messages, v_oldest) || '; deleted with it' END));
+        PERFORM @adm@._record_removal('subscriber', v_job, v_queue, v_messages, v_oldest, true);
     END IF;
     SELECT @adm@._alive(a) INTO v_alive FROM gw_agent a WHERE a.name_key = v_job.agent_key;
     IF NOT v_force AND (v_alive OR EXISTS (SELECT FROM gw_link l
