@@ -157,10 +157,8 @@ class FunctionProcedures(Administration):
 
 def _named(db: Db, name: str) -> dict[str, str] | None:
     """The function of a name as the audit has it."""
-    wanted = name.strip().upper()
-    return next(
-        ({"function": each.function} for each in functions_sql.list_functions(db) if each.name.upper() == wanted), None
-    )
+    found = functions_sql.functions_called(db, [name.upper()])
+    return {"function": found[0][1]} if found else None
 
 
 def _needs(function: str, module: str) -> bool:

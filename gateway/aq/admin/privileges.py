@@ -108,14 +108,14 @@ class PrivilegeProcedures(Administration):
         """
         with self.look() as db:
             only = None if queue_name is None else self._grantable_queue(db, queue_name).id
-            found = [each for each in security_sql.list_queue_privileges(db) if only in (None, each[0])]
+            found = security_sql.list_queue_privileges(db, only)
             rights = self.rights
             if rights is None:
-                return [each for _, each in found]
+                return found
             names = rights.held(db).names
             return [
                 each
-                for _, each in found
+                for each in found
                 if rights.manages(db, each.owner) or each.grantee.upper() in names or each.grantor.upper() == rights.key
             ]
 
@@ -285,7 +285,6 @@ class PrivilegeProcedures(Administration):
 
 def _all_held(db: Db, queue: QueueRef) -> dict[tuple[str, str], dict[str, Any]]:
     """What everybody may do with a queue, by grantee and grantor, as the audit has it."""
-    found = [each for queue_id, each in security_sql.list_queue_privileges(db) if queue_id == queue.id]
     return {
         (each.grantee.upper(), each.grantor.upper()): {
             "grantee": each.grantee,
@@ -293,7 +292,7 @@ def _all_held(db: Db, queue: QueueRef) -> dict[tuple[str, str], dict[str, Any]]:
             "dequeue": each.dequeue,
             "grantor": each.grantor,
         }
-        for each in found
+        for each in security_sql.list_queue_privileges(db, queue.id)
     }
 
 

@@ -123,16 +123,18 @@ def delete_grants(db: Db, ids: list[int]) -> None:
     db.run("DELETE FROM aq_privilege WHERE id {ids}", (db.ids(ids),))
 
 
-def list_queue_privileges(db: Db) -> list[tuple[int, QueuePrivilege]]:
-    """(queue id, privileges) of every grantor and grantee, by queue."""
+def list_queue_privileges(db: Db, queue_id: int | None = None) -> list[QueuePrivilege]:
+    """Privileges of every grantor and grantee, by queue; on one queue, or on all."""
+    where, params = ("WHERE q.id = ?", (queue_id,)) if queue_id is not None else ("", ())
     rows = db.rows(
-        """SELECT q.id, q.schema, q.name, p.grantee, p.grantor, p.privilege, p.grantable
-             FROM aq_privilege p JOIN aq_queue q ON q.id = p.queue_id
-            ORDER BY q.name_key, p.grantee_key, p.grantor_key, p.privilege"""
+        f"""SELECT q.id, q.schema, q.name, p.grantee, p.grantor, p.privilege, p.grantable
+             FROM aq_privilege p JOIN aq_queue q ON q.id = p.queue_id {where}
+            ORDER BY q.name_key, p.grantee_key, p.grantor_key, p.privilege""",
+        params,
     )
     found: dict[tuple[int, str, str], QueuePrivilege] = {}
-    for queue_id, schema, name, grantee, grantor, privilege, grantable in rows:
-        key = (queue_id, grantee.upper(), grantor.upper())
+    for number, schema, name, grantee, grantor, privilege, grantable in rows:
+        key = (number, grantee.upper(), grantor.upper())
         known = found.get(key)
         enqueue, dequeue = (known.enqueue, known.dequeue) if known else (0, 0)
         if privilege == QueueRight.ENQUEUE:
@@ -140,7 +142,7 @@ def list_queue_privileges(db: Db) -> list[tuple[int, QueuePrivilege]]:
         else:
             dequeue = 2 if grantable else 1
         found[key] = QueuePrivilege(QualifiedName(schema, name).shown, schema, grantee, grantor, enqueue, dequeue)
-    return [(queue_id, each) for (queue_id, _, _), each in found.items()]
+    return list(found.values())
 
 
 def list_system_privileges(db: Db) -> list[SystemPrivilege]:
