@@ -11,6 +11,7 @@ from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
+from mgw.transforms.errors import LinkRefused
 
 __all__ = ["report_destination", "report_source"]
 
@@ -22,7 +23,7 @@ def report_source(
     (in this attempt of the job) and ``knowledge``.
 
     Raises:
-        LinkError: the queue or the log queue cannot be used.
+        LinkError: the queue or the log queue cannot be used; or it is a stream, and was registered as another type.
     """
     if plan.exchange is not None:
         declare_job_queue(session, plan)
@@ -36,6 +37,15 @@ def report_source(
             return GuaranteeReport(Guarantee.EXACT)
     policies = knowledge.policies.read(session.settings)
     facts = look_at_queue(session, plan.queue, policies, answers)
+    if facts.known and facts.type == "stream":
+        raise LinkRefused(
+            f"foreign queue {use.endpoint.full_name} cannot be read as a {plan.queue_type} queue",
+            link=session.settings.link,
+            operation="verify",
+            cause=f"{plan.queue!r} is a stream: the job would begin at its end at every connect, and never get what "
+            "came before",
+            cure="register it with AMQP_QueueType auto or stream",
+        )
     passed = _passed(session, use, plan, facts, answers)
     if facts.transient:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, _joined(facts.transient, passed))

@@ -55,8 +55,8 @@ def other_type(queue_type: str, facts: QueueFacts) -> str:
         return f"{registered}: a job that reads it asks for an offset, which RabbitMQ refuses for a {facts.type} queue"
     if facts.type == "stream":
         return (
-            f"{registered}: a job that reads it begins at the end of the stream whenever it connects, so that it never "
-            "gets what came before"
+            f"{registered}: a job that reads it is refused, as it would begin at the end of the stream whenever it "
+            "connects, and never get what came before"
         )
     return f"{registered}, which changes nothing for a job: it reads and writes a {facts.type} queue in the same way"
 

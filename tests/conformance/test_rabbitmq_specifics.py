@@ -209,6 +209,16 @@ def test_stream_is_found_out_and_exact(classic: RabbitTemplate) -> None:
         assert classic.link().verify(use_of(classic.pair().source), Direction.INBOUND).level is Guarantee.AT_LEAST_ONCE
 
 
+def test_stream_that_was_registered_as_a_queue_is_refused(classic: RabbitTemplate) -> None:
+    """A reader without an offset begins at the end of a stream: what came while it was away would be left out."""
+    stream = classic.log_pair().source.provider_queue
+    for queue_type in ("classic", "quorum"):
+        endpoint = Endpoint("src", "rmq", stream, options={"AMQP_QueueType": queue_type})
+        with pytest.raises(LinkRefused, match=f"cannot be read as a {queue_type} queue") as raised:
+            classic.link().verify(use_of(endpoint), Direction.INBOUND)
+        assert "AMQP_QueueType auto or stream" in raised.value.cure
+
+
 def test_finding_out_the_type_takes_nothing_from_a_queue(template: RabbitTemplate) -> None:
     pair = template.pair()
     with writing(template.link(), pair) as writer:

@@ -13,8 +13,8 @@ from mgw.links.rabbitmq.inspection import other_type
     [
         ("stream", "classic", "RabbitMQ refuses for a classic queue"),
         ("stream", "quorum", "RabbitMQ refuses for a quorum queue"),
-        ("quorum", "stream", "begins at the end of the stream whenever it connects"),
-        ("classic", "stream", "begins at the end of the stream whenever it connects"),
+        ("quorum", "stream", "is refused, as it would begin at the end of the stream whenever it connects"),
+        ("classic", "stream", "is refused, as it would begin at the end of the stream whenever it connects"),
         ("quorum", "classic", "in the same way"),
         ("classic", "quorum", "in the same way"),
     ],
