@@ -1,7 +1,7 @@
 """Users of the web face: who they are, what they may do, how they prove it.
 
 Passwords are kept as Argon2id hashes. Tokens and session cookies are random (256 bits), so a plain digest of them is
-kept; neither can be read back. Every change is an event.
+kept; neither can be read back. Every change is an event, and an entry of the audit.
 """
 
 from __future__ import annotations
