@@ -137,6 +137,7 @@ class Answers:
         self.queues: dict[str, tuple[bool, bool, dict[str, Any]]] = {}  # durable, auto-delete, arguments
         self.fenced: bool | None = None  # whether the job may declare its lock
         self.cluster: str | None = None  # the name that the broker gives its cluster
+        self.untransacted: str | None = None  # why the job may not send in transactions, "" if it may
 
 
 def look_at_queue(session: Session, name: str, policies: Policies, answers: Answers | None = None) -> QueueFacts:

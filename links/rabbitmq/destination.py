@@ -43,6 +43,7 @@ class DestinationPlan:
     mandatory: bool
     max_message_size: int
     rules: Rules
+    queue_type: str = "auto"  # of the queue, or of all queues that the exchange routes to, as it is declared
 
 
 class Progress(Protocol):

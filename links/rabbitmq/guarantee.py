@@ -10,10 +10,17 @@ from mgw.links.rabbitmq.destination import DestinationPlan
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
+from mgw.links.rabbitmq.management import Policies
 from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
 from mgw.transforms.errors import LinkRefused
 
-__all__ = ["report_destination", "report_source"]
+__all__ = ["look_at_transactions", "report_destination", "report_source"]
+
+_TWICE = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
+_UNTRANSACTED = (
+    "RabbitMQ commits a transaction although a quorum queue refused its messages, so the job sends with confirmations "
+    "and keeps no log"
+)
 
 
 def report_source(
@@ -101,13 +108,11 @@ def report_destination(
             session.channel.queue_declare(plan.queue, passive=True)
         elif plan.exchange:
             session.channel.exchange_declare(plan.exchange, passive=True)
-    if chosen := _risk_chosen(plan):
-        return GuaranteeReport(Guarantee.AT_MOST_ONCE, chosen)
     policies = knowledge.policies.read(session.settings)
-    lost, weak, unseen = "", "", policies.unseen
+    lost, weak, unseen, facts = _risk_chosen(plan), "", policies.unseen, None
     if plan.queue is not None:
-        facts: QueueFacts = look_at_queue(session, plan.queue, policies, answers)
-        lost, weak, unseen = facts.transient or facts.drops, facts.refuses, facts.unseen
+        facts = look_at_queue(session, plan.queue, policies, answers)
+        lost, weak, unseen = lost or facts.transient or facts.drops, facts.refuses, facts.unseen
     elif plan.exchange:
         exchange = look_at_exchange(session, plan.exchange, policies)
         unseen = exchange.unseen
@@ -116,12 +121,13 @@ def report_destination(
                 f"exchange {plan.exchange} has the alternate exchange {exchange.alternate} ({exchange.origin}), which "
                 "receives what cannot be routed: such messages count as delivered"
             )
+    untransacted = answers.untransacted = _untransacted(plan, facts)
     if lost:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
-    if template is None:
-        note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
-        cure = "" if weak else prepared_by(session.settings.link)
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note + cure))
+    if template is None or untransacted:
+        why = untransacted if template else ""
+        cure = "" if weak or untransacted else prepared_by(session.settings.link)
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, why, _TWICE + cure))
     log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)
@@ -135,6 +141,32 @@ def report_destination(
             unseen,
         ),
     )
+
+
+def look_at_transactions(session: Session, plan: DestinationPlan, answers: Answers) -> str:
+    """Why the job may not send in transactions, "" if it may; kept in ``answers`` for the attempt.
+
+    A quorum queue may refuse messages, while its leader changes or when it is full. RabbitMQ (3.10 and later) commits
+    their transaction all the same, and says nothing; with confirmations it says so (``basic.nack``).
+
+    Raises:
+        LinkError: the connection ended.
+    """
+    if answers.untransacted is None:
+        facts = None if plan.queue is None else look_at_queue(session, plan.queue, Policies(), answers)
+        answers.untransacted = _untransacted(plan, facts)
+    return answers.untransacted
+
+
+def _untransacted(plan: DestinationPlan, facts: QueueFacts | None) -> str:
+    declared = plan.queue_type in {"classic", "stream"}
+    cure = "set AMQP_QueueType to classic if"
+    if facts is None:
+        where = f"exchange {plan.exchange}" if plan.exchange else "the default exchange"
+        return "" if declared else f"a quorum queue may get what goes to {where} ({cure} none does): {_UNTRANSACTED}"
+    if facts.known:
+        return f"{plan.queue} is a quorum queue: {_UNTRANSACTED}" if facts.type == "quorum" else ""
+    return "" if declared else f"{plan.queue} may be a quorum queue ({cure} it is none): {_UNTRANSACTED}"
 
 
 def _risk_chosen(plan: DestinationPlan) -> str:

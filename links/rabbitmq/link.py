@@ -149,7 +149,7 @@ class RabbitLink:
     def _log_queue(self, use: JobUse, direction: Direction, answers: Answers) -> str:
         """The log queue that the job keeps, "" where it keeps none."""
         if direction is Direction.OUTBOUND:
-            template = self.config.outbound_log_queue if use.logged else None
+            template = self.config.outbound_log_queue if use.logged and not answers.untransacted else None
         else:
             plan, template = self._source_plan(use), self.config.inbound_log_queue
             stream = plan.queue_type == "stream" or answers.streams.get(plan.queue)
@@ -184,9 +184,10 @@ class RabbitLink:
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`mgw.links.contract.Link.destination`."""
         plan, template = self._destination_plan(use), self.config.outbound_log_queue
-        if template is None or not use.logged:
+        answers = use.attempt.of(self, Answers)
+        if template is None or not use.logged or answers.untransacted:
             return RabbitDestination(self._settings, use, plan)
-        return LoggedDestination(self._settings, use, plan, template, self._knowledge)
+        return LoggedDestination(self._settings, use, plan, template, knowledge=self._knowledge, answers=answers)
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove the queue of a topic job, and the record in the job's log queue."""
@@ -210,10 +211,11 @@ class RabbitLink:
         """See :class:`mgw.links.log_preparation.PreparesLogs`."""
         logs = []
         for use, direction in uses:
-            source = self._source_plan(use) if direction is Direction.INBOUND else None
-            template = self.config.outbound_log_queue if source is None else self.config.inbound_log_queue
-            if template is not None and (source is None or source.needs_log):
-                logs.append((LogQueue(template, use, self._knowledge), use, source))
+            inbound = direction is Direction.INBOUND
+            plan = self._source_plan(use) if inbound else self._destination_plan(use)
+            template = self.config.inbound_log_queue if inbound else self.config.outbound_log_queue
+            if template is not None and (isinstance(plan, DestinationPlan) or plan.needs_log):
+                logs.append((LogQueue(template, use, self._knowledge), use, plan))
         return prepare(self._settings, logs, self._knowledge, dry_run=dry_run)
 
     def collected(self, use: JobUse) -> int:
@@ -361,6 +363,7 @@ class RabbitLink:
             mandatory=options["amqp_mandatory"],
             max_message_size=options["amqp_maxmessagesize"],
             rules=rules,
+            queue_type=options["amqp_queuetype"],
         )
 
 

@@ -3,7 +3,8 @@
 The channel takes no new transaction while one is being committed, so batches wait meanwhile and the next transaction
 takes all of them, up to a limit. RabbitMQ stores all of a transaction or nothing when the client dies; a transaction
 of which it refuses a part stays stored in part. That is written into the log queue and ends the job, because neither
-sending again nor leaving it is right: a person must compare.
+sending again nor leaving it is right: a person must compare. Only queues whose refusals it tells are written to in
+this way (see :func:`mgw.links.rabbitmq.guarantee.look_at_transactions`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from mgw.links.contract import Direction, Encoded, JobUse, Recovered
+from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import commit_frame, message_frames
+from mgw.links.rabbitmq.guarantee import look_at_transactions
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue, Record
 from mgw.links.rabbitmq.settings import Settings
-from mgw.transforms.errors import Blame, DeliveryRejected, LinkError
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkError, LinkRefused
 
 __all__ = ["LoggedDestination", "Transactions"]
 
@@ -80,9 +83,17 @@ class LoggedDestination(RabbitDestination):
     """A destination that keeps the sending log; one per job can be connected."""
 
     def __init__(
-        self, settings: Settings, use: JobUse, plan: DestinationPlan, template: str, knowledge: Knowledge
+        self,
+        settings: Settings,
+        use: JobUse,
+        plan: DestinationPlan,
+        template: str,
+        *,
+        knowledge: Knowledge,
+        answers: Answers,
     ) -> None:
         super().__init__(settings, use, plan)
+        self._answers = answers
         self._log_queue = LogQueue(template, use, knowledge)
         self.fence = Fence(use, Direction.OUTBOUND, settings.heartbeat)
         self._transactions = Transactions()
@@ -94,6 +105,14 @@ class LoggedDestination(RabbitDestination):
         return Session(self._settings, purpose, returned=self._returned, committed=self._committed)
 
     def _prepare(self, session: Session) -> None:
+        if why := look_at_transactions(session, self._plan, self._answers):
+            raise LinkRefused(
+                f"foreign queue {self._use.endpoint.full_name} cannot be written to in transactions",
+                link=self._settings.link,
+                operation="connect",
+                cause=why,
+                cure="have the job verified first: it sends with confirmations then",
+            )
         queue = self._log_queue
         queue.check(session)
         self.fence.take(session)

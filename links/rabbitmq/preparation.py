@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from mgw.links.contract import JobUse
 from mgw.links.log_preparation import LogStep, LogVerb
+from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.destination import DestinationPlan
+from mgw.links.rabbitmq.guarantee import look_at_transactions
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import ARGUMENTS, LogQueue
 from mgw.links.rabbitmq.settings import Settings
@@ -20,19 +23,19 @@ _FORM = ", ".join(["durable", *(f"{name}={value}" for name, value in ARGUMENTS.i
 
 def prepare(
     settings: Settings,
-    logs: Sequence[tuple[LogQueue, JobUse, SourcePlan | None]],
+    logs: Sequence[tuple[LogQueue, JobUse, SourcePlan | DestinationPlan]],
     knowledge: Knowledge,
     *,
     dry_run: bool,
 ) -> Sequence[LogStep]:
-    """See :class:`mgw.links.log_preparation.PreparesLogs`; ``logs`` has the plan of each job that reads."""
+    """See :class:`mgw.links.log_preparation.PreparesLogs`."""
     session = Session(settings, "prepare")
     try:
         policies = knowledge.policies.read(settings)
         owners: dict[str, str] = {}
         steps, missing = [], []
-        for log, use, source in logs:
-            if source is not None and _is_stream(session, source):
+        for log, use, plan in logs:
+            if _needs_none(session, plan):
                 continue
             if (other := owners.setdefault(log.name, use.job)) != use.job:
                 raise _shared(settings, log, other, use.job)
@@ -48,9 +51,11 @@ def prepare(
     return steps
 
 
-def _is_stream(session: Session, plan: SourcePlan) -> bool:
-    """Whether the job reads a stream, whose offsets are all the log it needs. A queue that is missing is none, nor is
-    one that somebody reads alone."""
+def _needs_none(session: Session, plan: SourcePlan | DestinationPlan) -> bool:
+    """Whether the job reads a stream, whose offsets are all the log it needs, or may not send in transactions. A queue
+    that is missing is no stream, nor is one that somebody reads alone."""
+    if isinstance(plan, DestinationPlan):
+        return bool(look_at_transactions(session, plan, Answers()))
     if plan.exchange is not None or plan.queue_type != "auto":
         return plan.queue_type == "stream"
     try:

@@ -86,7 +86,8 @@ SPEC = LinkSpec(
     queue_options=(
         Field(
             "AMQP_QueueType",
-            "Type of the queue; auto detects streams. Also the type of a topic job's own queue.",
+            "Type of the queue; auto detects streams. Also the type of a topic job's own queue. For a job that writes "
+            "to an exchange, classic declares that no quorum queue gets its messages, as a sending log demands.",
             default="auto",
             choices=("auto", "classic", "quorum", "stream"),
         ),

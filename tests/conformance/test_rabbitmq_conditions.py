@@ -90,10 +90,10 @@ def bench(managed: RabbitMQ) -> Iterator[ManagedBench]:
     [
         ("classic", {}, EXACT, EXACT, "after a restart"),
         ("classic", {"x-max-priority": 9}, EXACT, EXACT, "after a restart"),
-        ("quorum", {}, EXACT, EXACT, "after a restart"),
+        ("quorum", {}, EXACT, TWICE, "is a quorum queue"),
         ("classic", {"x-message-ttl": 60_000}, TWICE, EXACT, "message-ttl of queue"),
         ("classic", {"x-dead-letter-exchange": "amq.fanout"}, TWICE, EXACT, "dead-letter-exchange of queue"),
-        ("quorum", {"x-delivery-limit": 5}, TWICE, EXACT, "delivery-limit of queue"),
+        ("quorum", {"x-delivery-limit": 5}, TWICE, TWICE, "delivery-limit of queue"),
         ("classic", {"x-expires": 3_600_000}, LOST, LOST, "expires of queue"),
         ("classic", {"x-max-length": 9}, TWICE, LOST, "max-length of queue"),
         ("quorum", {"x-max-length-bytes": 999}, TWICE, LOST, "max-length-bytes of queue"),
@@ -118,7 +118,8 @@ def test_arguments_of_a_queue_decide_the_level(  # noqa: PLR0917 - one for each 
             report = bench.report(queue, direction, link)
             assert report.level is level, report
             if level is not EXACT:
-                assert note in report.note
+                refuses = kind == "quorum" and direction is OUT and level is TWICE
+                assert ("is a quorum queue" if refuses else note) in report.note
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,22 @@ def test_arguments_that_may_not_be_read_are_named(bench: ManagedBench) -> None:
     assert "configure permission" in report.note
 
 
+def test_nothing_is_sent_in_transactions_to_what_may_be_a_quorum_queue(bench: ManagedBench) -> None:
+    queue = bench.template.queue()
+    bench.server.ctl("add_user", (user := unique("poor")), "secret")
+    bench.server.ctl("set_permissions", user, "^mgw[.]", ".*", ".*")
+    poor = bench.linked("", username=user, password="secret")
+    exchange = f"{unique('x')}/key"
+    bench.channel.exchange_declare(exchange.partition("/")[0], "topic", durable=True)
+    for link, name, domain in ((poor, queue, Domain.QUEUE), (bench.link, exchange, Domain.TOPIC)):
+        for declared, level in (("auto", TWICE), ("quorum", TWICE), ("classic", EXACT)):
+            use = use_of(Endpoint("f", "rmq", name, domain, options={"AMQP_QueueType": declared}))
+            bench.channel.queue_declare(f"mgw.sent.{use.job}", durable=True, arguments=bench_log())
+            report = link.verify(use, OUT)
+            assert report.level is level, report
+            assert ("AMQP_QueueType" in report.note) is (level is TWICE)
+
+
 def test_a_dead_connection_is_closed_over_the_management_api(bench: ManagedBench) -> None:
     queue = bench.template.queue()
     bench.fill(queue, *(b"%d" % number for number in range(1200)))
@@ -268,7 +285,7 @@ def test_an_alternate_exchange_takes_what_cannot_be_routed(bench: ManagedBench) 
     bench.channel.exchange_declare(without, "headers", durable=True)
     bench.policy(with_policy, apply_to="exchanges", alternate_exchange="amq.fanout")
     for exchange, level in ((with_argument, TWICE), (with_policy, TWICE), (without, EXACT)):
-        use = use_of(Endpoint("f", "rmq", f"{exchange}/key", Domain.TOPIC))
+        use = use_of(Endpoint("f", "rmq", f"{exchange}/key", Domain.TOPIC, options={"AMQP_QueueType": "classic"}))
         bench.channel.queue_declare(f"mgw.sent.{use.job}", durable=True, arguments=bench_log())
         report = bench.link.verify(use, OUT)
         assert report.level is level, report

@@ -6,11 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pika
 import pytest
 
+from mgw.links.attempt import Attempt
 from mgw.links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.link import RabbitLink
@@ -272,6 +274,28 @@ def test_missing_log_queue_is_named_with_its_declaration(bench: Bench) -> None:
         with pytest.raises(QueueMissing, match=rf"mgw\.{name}\.{use.job}") as caught:
             bench.link.verify(use, direction)
         assert '"x-max-length":2' in caught.value.cure
+
+
+def test_what_a_quorum_queue_refuses_is_not_taken_for_stored(bench: Bench) -> None:
+    """RabbitMQ commits a transaction of which a quorum queue refused messages: without a word they are gone."""
+    bench.template.queue_type = "quorum"
+    queue = bench.template.queue(**{"x-max-length": 50, "x-overflow": "reject-publish"})
+    use = bench.use(queue)
+    with pytest.raises(LinkRefused, match="cannot be written to in transactions"):
+        bench.link.destination(replace(use, attempt=Attempt())).connect()
+    assert bench.link.verify(use, Direction.OUTBOUND).level is Guarantee.AT_LEAST_ONCE
+    confirmed = []
+
+    def fill(destination: Destination) -> None:
+        for sequence in range(1, 10):
+            send(destination, sequence, *[b"m"] * 40)
+            confirmed.append(40)
+
+    with publishing(bench.link.destination(use)) as destination:
+        assert destination.recovered() is None
+        with pytest.raises(DeliveryRejected):
+            fill(destination)
+    assert 0 < sum(confirmed) <= bench.count(queue)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-max-length": 1}, {"x-max-length": 2, "x-queue-type": "quorum"}])

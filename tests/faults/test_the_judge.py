@@ -62,6 +62,17 @@ def test_a_doubtful_message_may_arrive_or_not_but_not_twice(ledger: Ledger, twin
     assert verdict(ledger, [*came, came[place]]).duplicated == 1
 
 
+def test_a_doubtful_message_may_arrive_late_and_no_other(ledger: Ledger) -> None:
+    place = first(ledger, twin=False).number
+    came = copies(ledger)
+    late = [*came[:place], *came[place + 1 :], came[place]]
+    assert verdict(ledger, late).disordered
+    ledger.acknowledged.discard(place)
+    ledger.doubtful.add(place)
+    assert not verdict(ledger, late).disordered
+    assert verdict(ledger, came[::-1]).disordered
+
+
 def test_invented_altered_and_disordered_messages_are_found(ledger: Ledger) -> None:
     came = copies(ledger)
     number = first(ledger, twin=False).number

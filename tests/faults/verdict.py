@@ -57,7 +57,8 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """What was published. ``doubtful``: the wire broke before the answer, so it may or may not have arrived."""
+    """What was published. ``doubtful``: the wire broke before the answer, so it may or may not have arrived, or arrive
+    later than what was published after it (a node of a cluster that was frozen takes it when it goes on)."""
 
     bodies: dict[int, Numbered] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
@@ -176,7 +177,7 @@ def judge(
             altered.append(number)
         if number not in seen:
             before = highest.get(original.lane, -1)
-            if before > number:
+            if before > number and number not in ledger.doubtful:
                 disordered.append((number, before))
             highest[original.lane] = max(before, number)
             seen[number] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from tests.support.brokers import RabbitMQ
 __all__ = ["RabbitFeed", "RabbitOutlet", "declare"]
 
 _FAILURES = (pika.exceptions.AMQPError, OSError)
+_ANSWERED = 15.0  # seconds after which a message without an answer is in doubt
 
 
 def _connect(server: RabbitMQ) -> Any:
@@ -34,10 +36,10 @@ def declare(server: RabbitMQ, name: str, arguments: Mapping[str, object]) -> Non
 
 
 class RabbitFeed:
-    """Persistent messages in transactions: their commit is answered after the queue has taken all of them over.
+    """Persistent messages, each of them confirmed after the queue has taken it over.
 
-    They are mandatory: while a stream starts after a crash of the broker, nothing routes to it, and a transaction of
-    messages that nobody takes is committed all the same.
+    Not in transactions: RabbitMQ commits one of which a quorum queue refused messages. They are mandatory: while a
+    stream starts after a crash of the broker, nothing routes to it, and what nobody takes is confirmed all the same.
     """
 
     def __init__(self, server: RabbitMQ, queue: str) -> None:
@@ -46,20 +48,28 @@ class RabbitFeed:
         self._connection: Any = None
         self._channel: Any = None
         self._returned = 0
+        self._tag = 0  # of the last message on this channel
+        self._open: set[int] = set()  # tags that wait for their answer
+        self._refused: set[int] = set()
         assert self.reopen(), "RabbitMQ is not there"
 
     def publish(self, messages: Sequence[Numbered]) -> set[int]:
         self._returned = 0
+        first, self._tag = self._tag + 1, self._tag + len(messages)
+        tags = range(first, self._tag + 1)
+        self._open, self._refused = set(tags), set()
+        end = time.monotonic() + _ANSWERED
         try:
             for message in messages:
                 self._channel.basic_publish("", self._queue, message.body, _own(message), mandatory=True)
-            self._channel.tx_commit()
+            self._connection._flush_output(lambda: not self._open or time.monotonic() > end)
             self._connection.process_data_events(0)
         except _FAILURES:
-            return set()
+            pass  # what was confirmed before is there
         if self._returned:
             return set()
-        return {message.number for message in messages}
+        untaken = self._open | self._refused
+        return {message.number for tag, message in zip(tags, messages, strict=True) if tag not in untaken}
 
     def reopen(self) -> bool:
         self.close()
@@ -67,10 +77,20 @@ class RabbitFeed:
             self._connection = _connect(self._server)
             self._channel = self._connection.channel()
             self._channel.add_on_return_callback(self._came_back)
-            self._channel.tx_select()
+            selected: list[Any] = []
+            self._channel._impl.confirm_delivery(self._answered, selected.append)
+            self._connection._flush_output(lambda: selected)
+            self._tag = 0
         except _FAILURES:
             return False
         return True
+
+    def _answered(self, frame: Any) -> None:
+        tag = frame.method.delivery_tag
+        answered = {open_ for open_ in self._open if open_ <= tag} if frame.method.multiple else {tag}
+        self._open -= answered
+        if isinstance(frame.method, pika.spec.Basic.Nack):
+            self._refused |= answered
 
     def _came_back(self, *_returned: object) -> None:
         self._returned += 1
