@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_FAILED, admin, completer, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    admin,
+    completer,
+    describe,
+    fail,
+    hub_url,
+    open_hub,
+    print_json,
+    say,
+)
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
-from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs
+from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs, secret
 from mgw.gateway.services.attributes import AGENT_ATTRIBUTES
 
 __all__ = ["app"]
+
+EncryptedOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FILE",
+        help="Store an option encrypted. Its value is read from FILE, never from the command line; --option NAME= "
+        "removes it.",
+    ),
+]
 
 app = typer.Typer(help="Agents: processes that run jobs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -51,9 +72,10 @@ def create(
     initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"])] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"])] = None,
     option: Options = None,
+    encrypted_option: EncryptedOptions = None,
 ) -> None:
     """Define an agent; 'mgw run --agent AGENT' runs it."""
-    options = pairs(option, "--option")
+    options, encrypted = pairs(option, "--option"), _from_files(encrypted_option)
     with admin(ctx) as procedures:
         procedures.create_agent(
             name,
@@ -62,6 +84,7 @@ def create(
             initfile=initfile or None,
             comment=comment or None,
             options=options,
+            encrypted_options=encrypted,
         )
     say(f"agent {name} created")
 
@@ -76,11 +99,13 @@ def alter(
     initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"], more=REMOVES)] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"], more=REMOVES)] = None,
     option: Options = None,
+    encrypted_option: EncryptedOptions = None,
 ) -> None:
     """Change an agent; takes effect at its next start."""
     from mgw.gateway.services.admin import NO_CHANGE
     from mgw.gateway.services.lookup import agent
 
+    options, encrypted = pairs(option, "--option"), _from_files(encrypted_option)
     with admin(ctx) as procedures:
         name = agent(procedures, name).name
         procedures.alter_agent(
@@ -89,12 +114,9 @@ def alter(
             max_memory=max_memory,
             initfile=NO_CHANGE if initfile is None else initfile or None,
             comment=NO_CHANGE if comment is None else comment or None,
+            options=options,
+            encrypted_options=encrypted,
         )
-        for key, value in pairs(option, "--option").items():
-            if value is None:
-                procedures.remove_agent_option(name, key)
-            else:
-                procedures.set_agent_option(name, key, value)
     say(f"agent {name} altered")
 
 
@@ -197,3 +219,11 @@ def remove(ctx: typer.Context, name: AgentName) -> None:
         name = agent(procedures, name).name
         procedures.remove_agent(name)
     say(f"agent {name} removed")
+
+
+def _from_files(words: list[str] | None) -> dict[str, str]:
+    """What ``--encrypted-option`` says: names, and what their files hold."""
+    files = pairs(words, "--encrypted-option")
+    if bare := [name for name, file in files.items() if file is None]:
+        fail(f"--encrypted-option {bare[0]} names no file; to remove it: --option {bare[0]}=", EXIT_USAGE)
+    return {name: secret(Path(file)) for name, file in files.items() if file is not None}

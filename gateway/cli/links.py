@@ -21,7 +21,7 @@ from mgw.gateway.cli.common import (
 )
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_links
-from mgw.gateway.cli.words import REMOVES, Json, LinkName, Options, Settings, described, pairs
+from mgw.gateway.cli.words import REMOVES, Json, LinkName, Options, Settings, described, pairs, secret
 from mgw.gateway.services.attributes import LINK_ATTRIBUTES
 
 __all__ = ["app"]
@@ -168,14 +168,5 @@ def _properties(settings: list[str] | None, password_file: Path | None) -> dict[
     if any("password" in key.lower() for key in properties):
         fail("a password on the command line can be seen by others; use --password-file", EXIT_USAGE)
     if password_file is not None:
-        properties["password"] = _secret(password_file)
+        properties["password"] = secret(password_file)
     return properties
-
-
-def _secret(path: Path) -> str:
-    try:
-        return path.read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}; check path and permissions"
-        )

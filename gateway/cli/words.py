@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ __all__ = [
     "duration",
     "epoch",
     "pairs",
+    "secret",
     "what_became",
 ]
 
@@ -93,6 +95,16 @@ def pairs(words: list[str] | None, option: str) -> dict[str, str | None]:
             fail(f"{option} {word!r} is not of the form NAME=VALUE", EXIT_USAGE)
         result[name.strip()] = value or None
     return result
+
+
+def secret(path: Path) -> str:
+    """The secret that a file holds, without the end of its line; ends the command where it cannot be read."""
+    try:
+        return path.read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}; check path and permissions"
+        )
 
 
 def epoch(text: str | None, option: str) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mgw.gateway.config.models import AgentModel, Document, JobModel, LinkModel, ModuleModel, RuleFunctionModel
@@ -24,7 +24,6 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
     expected, guard, admin = admin.expected, admin.guard, GatewayAdmin(admin.hub, admin.secrets, clock=admin.clock)
     admin.expected, admin.guard = expected, guard
     admin.tell_no_effect = False  # the check of the file has told it, with the place
-    options = {option: value for option, value in agent.options.items() if value is not None}
     if change is None:
         admin.create_agent(
             name,
@@ -37,25 +36,22 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
             agent.service,
             agent.initfile,
             agent.comment,
+            options={option: value for option, value in agent.options.items() if value is not None},
         )
     else:
-        altered = change.new_values
-        _alter_agent(admin, name, agent, {setting for setting in altered if not setting.startswith("options.")})
-        options = {option: value for option, value in _options(change).items() if value is not None}
-        for option, value in _options(change).items():
-            if value is None:
-                admin.remove_agent_option(name, option)
-    for option, value in options.items():
-        admin.set_agent_option(name, option, value)
+        settings = {setting for setting in change.new_values if not setting.startswith("options.")}
+        _alter_agent(admin, name, agent, settings, _options(change))
 
 
-def _alter_agent(admin: GatewayAdmin, name: str, agent: AgentModel, settings: set[str]) -> None:
+def _alter_agent(
+    admin: GatewayAdmin, name: str, agent: AgentModel, settings: set[str], options: Mapping[str, Any]
+) -> None:
     if agent.username is None and "username" in settings:
         admin.remove_agent_login(name)
         settings = settings - {"username", "password", "database"}
     values = {setting: getattr(agent, setting) for setting in settings}
-    if values:
-        admin.alter_agent(name, **values)
+    if values or options:
+        admin.alter_agent(name, **values, options=options)
 
 
 def _link(admin: GatewayAdmin, _: Document, name: str, link: LinkModel, change: Action | None) -> None:

@@ -243,7 +243,8 @@ def _refuse_what_is_lost(number: int, then: Then, held: Document) -> None:
         causes.append(f"{shown} of agent {agent} was encrypted then, and that value is not kept")
         if key(agent) not in map(key, held.agents):  # that it is there with defaults is enough
             cures.append(f"mgw agents create {agent}")
-        cures.append(f"store {shown} of agent {agent}: set_agent_option(..., encrypted=True) in Python")
+        given = " ".join(f"--encrypted-option {name}=FILE" for name in sorted(names))
+        cures.append(f"mgw agents alter {agent} {given}")
     if causes:
         raise NotRestored(
             f"generation {number} cannot be restored: {causes[0]}",

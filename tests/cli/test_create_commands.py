@@ -57,6 +57,18 @@ def test_commands_make_what_a_file_makes(empty: Mgw) -> None:
     assert exported.upper() == other.ok("export").upper()
 
 
+def test_an_option_of_an_agent_is_stored_encrypted_from_a_file(empty: Mgw) -> None:
+    mgw = empty
+    file = mgw.file("41\n", "size.txt")
+    mgw.ok("agents", "create", "night", "--encrypted-option", f"oracle.mgw.batch_size={file}", "--option", "workers=2")
+    shown = json.loads(mgw.ok("agents", "show", "night", "--json"))
+    assert shown["options"] == {"oracle.mgw.batch_size": "<<ENCRYPTED>>", "workers": 2}
+    refused = mgw("agents", "alter", "night", "--encrypted-option", "workers=")
+    assert (refused.code, "to remove it: --option workers=" in refused.err) == (2, True)
+    mgw.ok("agents", "alter", "night", "--option", "oracle.mgw.batch_size=", "--encrypted-option", f"workers={file}")
+    assert json.loads(mgw.ok("agents", "show", "night", "--json"))["options"] == {"workers": "<<ENCRYPTED>>"}
+
+
 def test_subscribers_and_schedules_are_made_altered_and_removed(applied: Mgw) -> None:
     ends = ("--type", "outbound", "--source", "NEWS", "--destination", "bad@mem")
     options = ("--option", "MsgBatchSize=9", "--rule", "tab.priority < 3")

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.queues import transfer
-from mgw.gateway.definitions.objects import AgentStatus, JobStatus
+from mgw.gateway.definitions.objects import AgentDef, AgentStatus, JobStatus
 from mgw.gateway.services.admin import (
     AGENT_JAVA_PROP,
     CLEAN_LOG_QUEUES,
@@ -367,6 +367,31 @@ def test_agent_options_hide_what_is_encrypted(admin: GatewayAdmin) -> None:
     admin.remove_option(AGENT_JAVA_PROP, "default_agent", "ORACLE.MGW.BATCH_SIZE")
     with refused(32840):
         admin.remove_option(AGENT_JAVA_PROP, "default_agent", "oracle.mgw.batch_size")
+
+
+def test_an_agent_is_altered_with_all_its_options_or_not_at_all(admin: GatewayAdmin) -> None:
+    def options() -> dict[str, tuple[str, bool]]:
+        with admin.hub.read() as conn:
+            found = catalog.list_agent_options(conn, "night", admin.secrets)
+        return {each.name: (each.value, each.encrypted) for each in found}
+
+    admin.create_agent("night", options={"workers": 2}, encrypted_options={"oracle.mgw.batch_size": "50"})
+    before = {"workers": ("2", False), "oracle.mgw.batch_size": ("50", True)}
+    assert options() == before
+    given: dict[str, Any] = {"comment": "changed", "options": {"ledger_retention": 60}}
+    for refusal, more in (
+        (32840, {"options": {"ledger_retention": 60, "oracle.mgw.polling_interval": None}}),
+        (32841, {"encrypted_options": {"workers": "many"}}),
+        (32801, {"encrypted_options": {"Ledger_Retention": "70"}}),
+        (32843, {"max_threads": 129}),
+    ):
+        with refused(refusal):
+            admin.alter_agent("night", **(given | more))
+        assert options() == before
+        assert admin.get_agent("night") == AgentDef("night")
+    admin.alter_agent("night", **given, encrypted_options={"workers": "3"})
+    admin.alter_agent("night", options={"oracle.mgw.batch_size": None})
+    assert options() == {"workers": ("3", True), "ledger_retention": ("60", False)}
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> 
     admin.set_agent_option("second", "workers", 8)
     with pytest.raises(NotRestored, match="workers of agent second was encrypted then") as refusal:
         way_back(gateway.hub, secret)
-    assert "set_agent_option(..., encrypted=True)" in refusal.value.cure
+    assert "mgw agents alter second --encrypted-option workers=FILE" in refusal.value.cure
     admin.set_agent_option("second", "workers", 9, encrypted=True)
     list(way_back(gateway.hub, secret).go(gateway.hub))
     assert options() == {"workers": ("9", True)}
@@ -169,7 +169,9 @@ def test_encrypted_options_of_agents_stay_or_are_asked_for(gateway: Gateway) -> 
     admin.remove_agent("second")
     with pytest.raises(NotRestored) as refusal:
         way_back(gateway.hub, secret)
-    assert "do first: mgw agents create second; store workers of agent second: " in refusal.value.cure
+    assert "do first: mgw agents create second; mgw agents alter second --encrypted-option workers=FILE" in (
+        refusal.value.cure
+    )
     admin.create_agent("second")
     admin.set_agent_option("second", "workers", 10, encrypted=True)
     list(way_back(gateway.hub, secret, {"RABBIT_PASSWORD": "n3wer"}).go(gateway.hub))

@@ -150,7 +150,9 @@ HQADM = (
         "SCHEDULE_PROPAGATION",
         "hq_schedule_propagation",
         "outbound-schedules create",
-        note="it makes a job, which is in `MGW_JOBS`, too",
+        note="it makes a job, which is in `MGW_JOBS`, too. Not from SQL: it also makes a queue table, and its dates "
+        "are reckoned, in Python; `mgw`, REST (`/api/v1/outbound-schedules`) or Python do it. "
+        "`DBA_OUTBOUND_SCHEDULES` shows it in SQL",
         instead="`mgw jobs create --type outbound`",
         parameters=(
             _QUEUE,
@@ -172,6 +174,7 @@ HQADM = (
         "UNSCHEDULE_PROPAGATION",
         "hq_unschedule_propagation",
         "outbound-schedules remove",
+        note="Not from SQL: it drops a queue table",
         instead="`mgw jobs remove`",
         parameters=(
             _QUEUE,

@@ -10,13 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.agent_options import check_option, option_refusal, without_effect
+from mgw.gateway.definitions.agent_options import without_effect
 from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, AgentStatus, key
+from mgw.gateway.services.admin.agent_options import AgentOptionProcedures, checked_options
 from mgw.gateway.services.admin.agent_ping import REACHABLE, ping
 from mgw.gateway.services.admin.base import (
     NO_CHANGE,
-    Administration,
     NoChange,
     OptionalText,
     Ora,
@@ -24,8 +24,8 @@ from mgw.gateway.services.admin.base import (
     check_text,
 )
 from mgw.gateway.state import catalog
-from mgw.gateway.state.catalog import AgentOption, AgentState
-from mgw.transforms.errors import AdminError, GatewayError
+from mgw.gateway.state.catalog import AgentState
+from mgw.transforms.errors import AdminError
 
 __all__ = ["AgentProcedures"]
 
@@ -35,7 +35,7 @@ _CONNTYPES = AGENT_ATTRIBUTES["conntype"].choices
 _STARTED = frozenset((AgentStatus.STARTING, AgentStatus.INITIALIZING, AgentStatus.RUNNING))
 
 
-class AgentProcedures(Administration):
+class AgentProcedures(AgentOptionProcedures):
     """Create, alter, remove, start and stop agents."""
 
     def get_agent(self, agent_name: str) -> AgentDef | None:
@@ -93,6 +93,7 @@ class AgentProcedures(Administration):
         comment: str | None = None,
         *,
         options: Mapping[str, str | float | None] | None = None,
+        encrypted_options: Mapping[str, str] | None = None,
     ) -> None:
         """Define an agent.
 
@@ -104,7 +105,7 @@ class AgentProcedures(Administration):
             initfile: initialization file that it reads when it starts; None: the default one, if there is one.
             max_threads: jobs that may work at the same time, 1..128; 16 if None (the documented default, 1, would
                 let one busy job hold up all others).
-            options: as :meth:`set_agent_option` takes them, stored with the agent or not at all.
+            options, encrypted_options: as :meth:`set_agent_option` takes them, stored with the agent or not at all.
 
         Raises:
             AdminError: ORA-32851 exists; ORA-32801 password without user, database without user; ORA-32843 range;
@@ -126,7 +127,7 @@ class AgentProcedures(Administration):
         _check_agent(agent)
         if (username is None) != (password is None):
             raise _bad(agent_name, "user name and password go together", "give both or none")
-        texts = {name: _checked_option(agent_name, name, value) for name, value in (options or {}).items()}
+        given = checked_options(agent_name, options, encrypted_options)
         with self.change("agent", agent_name) as conn:
             if catalog.agent_exists(conn, agent_name):
                 raise AdminError(
@@ -136,8 +137,7 @@ class AgentProcedures(Administration):
                     cure="alter it, or choose another name",
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
-            for name, text in texts.items():
-                catalog.set_agent_option(conn, agent_name, name, text, encrypted=False)
+            self._store_options(conn, agent_name, given)
         self._tell_no_effect(agent, without_effect(agent) + (["password"] if password is not None else []))
         self._tell_missing(agent)
 
@@ -153,13 +153,21 @@ class AgentProcedures(Administration):
         service: OptionalText = NO_CHANGE,
         initfile: OptionalText = NO_CHANGE,
         comment: OptionalText = NO_CHANGE,
+        *,
+        options: Mapping[str, str | float | None] | None = None,
+        encrypted_options: Mapping[str, str] | None = None,
     ) -> None:
         """Alter an agent; ``max_threads`` (None keeps it) takes effect at its next start.
 
         What has no effect is stored with a warning, as in :meth:`create_agent`.
 
+        Args:
+            options, encrypted_options: to store, as :meth:`set_agent_option` takes them; an option of value None is
+                removed. All changes are made together, or none.
+
         Raises:
-            AdminError: ORA-32850; ORA-32801 user or password None; ORA-32843 range.
+            AdminError: ORA-32850; ORA-32801 user or password None; ORA-32843 range; ORA-32840 an option is unknown, or
+                is to be removed and not set; ORA-32841 as :meth:`set_agent_option`.
         """
         if username is None or password is None:
             raise _bad(agent_name, "altering an agent cannot remove user name or password", "call remove_agent_login")
@@ -176,6 +184,9 @@ class AgentProcedures(Administration):
             changes["max_memory"] = max_memory
         if max_threads is not None:
             changes["max_threads"] = max_threads
+        removed = [name for name, value in (options or {}).items() if value is None]
+        kept = {name: value for name, value in (options or {}).items() if value is not None}
+        given = checked_options(agent_name, kept, encrypted_options)
         with self.change("agent", agent_name) as conn:
             agent = replace(self.need_agent(conn, agent_name), **changes)
             _check_agent(agent)
@@ -185,6 +196,8 @@ class AgentProcedures(Administration):
                 changes["password"] = self.secrets.encrypt(password)
             if changes:
                 catalog.update_agent(conn, agent_name, **changes)
+            self._drop_options(conn, agent_name, removed)
+            self._store_options(conn, agent_name, given)
         self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
         if "initfile" in changes:
             self._tell_missing(agent)
@@ -317,42 +330,6 @@ class AgentProcedures(Administration):
             self._need_running(conn, agent_name)
             catalog.update_agent(conn, agent_name, log_level=log_level)
 
-    def list_agent_options(self, agent_name: str = DEFAULT_AGENT) -> list[AgentOption]:
-        """Options of an agent; encrypted values show as ``<<ENCRYPTED>>``.
-
-        Raises:
-            AdminError: ORA-32850.
-        """
-        with self.hub.read() as conn:
-            self.need_agent(conn, agent_name)
-            return catalog.list_agent_options(conn, agent_name, None)
-
-    def set_agent_option(
-        self, agent_name: str, name: str, value: str | float | None, *, encrypted: bool = False
-    ) -> None:
-        """Store an agent option, as text; applied at the agent's next start.
-
-        Raises:
-            AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
-        """
-        text = _checked_option(agent_name, name, value)
-        with self.change("agent", agent_name) as conn:
-            self.need_agent(conn, agent_name)
-            stored = self.secrets.encrypt(text) if encrypted and text is not None else text
-            catalog.set_agent_option(conn, agent_name, name, stored, encrypted=encrypted)
-
-    def remove_agent_option(self, agent_name: str, name: str) -> None:
-        """Remove an agent option; effective at the agent's next start."""
-        with self.change("agent", agent_name) as conn:
-            self.need_agent(conn, agent_name)
-            if not catalog.delete_agent_option(conn, agent_name, name):
-                raise AdminError(
-                    f"agent {agent_name} has no option {name!r}",
-                    number=Ora.OPTION_UNKNOWN,
-                    cause="it is not set",
-                    cure=f"mgw agents show {agent_name} lists those that are (view MGW_AGENT_OPTIONS)",
-                )
-
     def clean_startup_state(self, agent_name: str) -> None:
         """``CLEAN_STARTUP_STATE``: back to NOT_STARTED after a run that left its status behind.
 
@@ -413,21 +390,6 @@ class AgentProcedures(Administration):
         state = catalog.agent_state(conn, agent_name)
         assert state is not None  # noqa: S101  it exists, in the same transaction
         return state
-
-
-def _checked_option(agent_name: str, name: str, value: str | float | None) -> str | None:
-    text = value if value is None else str(value)
-    check_text(f"option {name} of agent {agent_name}", text)
-    if refusal := option_refusal(name):
-        cause, cure = refusal
-        raise AdminError(
-            f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
-        )
-    try:
-        check_option(name, text, f"agent {agent_name}")
-    except GatewayError as error:
-        raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
-    return text
 
 
 def _check_agent(agent: AgentDef) -> None:
