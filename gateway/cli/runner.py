@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_YIELDS = 10  # to the agents of the machine: who asks waits, and the jobs do not
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
@@ -114,13 +116,17 @@ def serve(
     ] = None,
     log_format: Annotated[Literal["text", "json"], typer.Option(help="Format of standard output.")] = "text",
 ) -> None:
-    """Answer over HTTP about a hub until SIGTERM, without running an agent: health, metrics, REST."""
+    """Answer over HTTP about a hub until SIGTERM, without running an agent: health, metrics, REST.
+
+    The process has a lower priority (nice 10): on a busy machine the jobs of an agent come first.
+    """
     from mgw.gateway.http.face import serve as answer
     from mgw.gateway.services.http_address import http_address
 
     address = http_address(http, os.environ, None)
     if address is None:
         fail("nothing would be answered at the address off; give --http HOST:PORT", EXIT_USAGE)
+    os.nice(_YIELDS)
     with open_hub(hub_url(ctx)) as hub:
         answer(address, hub, log_format)
 

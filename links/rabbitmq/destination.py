@@ -105,7 +105,10 @@ class Confirmations:
             return
         if not positive:
             self._full.update(self._open(tag) if multiple else (tag,))
-            self._refuse("it could not store a message (basic.nack): the queue is full, for example", Blame.FULL)
+            self._refuse(
+                "it could not store a message (basic.nack): the queue is full, or the leader of a quorum queue is lost",
+                Blame.FULL,
+            )
             return
         if self._full and multiple:
             self._beyond.update(self._open(tag))

@@ -65,16 +65,17 @@ class Fence:
             if clock.monotonic() >= deadline or session.pump(_AGAIN_SECONDS, _not_yet, "connect"):
                 raise self._held(session) from refusal
 
-    def await_consumers(self, session: Session, queue: str) -> None:
+    def await_consumers(self, session: Session, queue: str) -> int:
         """Wait for a moment until nobody consumes from ``queue``: a connection loses its lock and its consumers at
-        about the same time, and the lock may be first. Others who read the queue as well are left alone."""
+        about the same time, and the lock may be first. Others who read the queue as well are left alone; returns how
+        many consumers there are."""
         clock = self._use.clock
         deadline = clock.monotonic() + _GONE_SECONDS
         while True:
             with session.calling("connect"):
-                consumers = session.channel.queue_declare(queue, passive=True).method.consumer_count
+                consumers = int(session.channel.queue_declare(queue, passive=True).method.consumer_count)
             if not consumers or clock.monotonic() >= deadline or session.pump(_LOOK_SECONDS, _not_yet, "connect"):
-                return
+                return consumers
 
     def permitted(self, session: Session) -> bool:
         """Whether the user may declare the lock; asks without declaring it."""

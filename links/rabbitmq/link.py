@@ -344,7 +344,7 @@ class RabbitLink:
             routing_key=key or "",
             queue_type=options["amqp_queuetype"],
             prefetch=min(65535, options["amqp_prefetch"] or prefetch(use)),
-            exclusive=options["amqp_exclusive"],
+            exclusive=options["amqp_exclusive"] or exchange is not None,  # nobody else reads the job's own queue
             stream_offset=options["amqp_streamoffset"],
             priority=options["amqp_consumerpriority"],
             rules=rules,

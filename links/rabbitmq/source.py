@@ -139,8 +139,17 @@ class RabbitSource(End):
             self.fence.take(session)
         except LinkRefused as error:
             _LOGGER.debug("%s", error)  # the guarantee's note says so
-        else:
-            self.fence.await_consumers(session, self._plan.queue)
+            return
+        others = self.fence.await_consumers(session, self._plan.queue)
+        if others and self._plan.exchange is not None:
+            raise LinkUnavailable(
+                f"job {self._use.job}: somebody else reads {self._plan.queue!r}, the job's own queue",
+                link=self._settings.link,
+                operation="connect",
+                cause=f"it has {others} reader(s), each of which would get a part of the messages: another hub may "
+                "have a job of this name on this virtual host",
+                cure="give one of the jobs another name, or end the other reader; the job tries again by itself",
+            )
 
     def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
         plan = self._plan

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -399,6 +400,25 @@ def test_topic_job_collects_while_disconnected_until_it_is_forgotten(template: R
     link.forget(use, Direction.INBOUND)
     with pytest.raises(pika.exceptions.ChannelClosedByBroker):
         template.channel.queue_declare(f"MGW_{use.job}", passive=True)
+
+
+def test_the_own_queue_of_a_topic_job_has_one_reader(template: RabbitTemplate) -> None:
+    """Jobs of two hubs with one name would share the queue, and each would miss what the other one gets."""
+    exchange = unique("exchange")
+    template.channel.exchange_declare(exchange, "topic", durable=True)
+    source = topic(f"{exchange}/#", AMQP_QueueType=template.queue_type)
+    use = use_of(source)
+    link = template.link()
+    with reading(link, Pair(source, source), job=use.job) as reader:
+        elsewhere = link.source(replace(use, hub_id="another"))
+        with pytest.raises(LinkUnavailable, match="somebody else reads") as refusal:
+            elsewhere.connect({})
+        assert "another hub may have a job of this name" in refusal.value.cause
+        with writing(link, Pair(source, topic(f"{exchange}/key"))) as writer:
+            writer.deliver(*numbered(3))
+        assert [body_bytes(delivery.message) for delivery in reader.collect(3)] == numbers(3)
+    elsewhere.connect({})
+    elsewhere.close()
 
 
 def test_missing_exchange_is_named(classic: RabbitTemplate) -> None:
