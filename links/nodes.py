@@ -112,6 +112,11 @@ class Nodes:
         self._lost: dict[str, tuple[Node, float]] = {}  # where and when somebody lost a connection last
 
     @property
+    def several(self) -> bool:
+        """Whether there is more than one."""
+        return len(self.all) > 1
+
+    @property
     def last(self) -> str:
         """See :attr:`HasNodes.node`."""
         if len(self.all) == 1:

@@ -396,6 +396,10 @@ class MqttLink:
                 notes.insert(0, "a sending log (outbound_log_queue) needs MQTT 5 (protocol_version)")
             return Guarantee.AT_LEAST_ONCE, notes
         echo = self._echo(use, rules)
+        if echo is not None and use.through:
+            return Guarantee.AT_LEAST_ONCE, [
+                f"{again}: from link to link a confirmed batch may not yet be in the sending log when the agent dies"
+            ]
         if echo is None:
             return Guarantee.AT_LEAST_ONCE, [f"{again} (no outbound_log_queue){prepared_by(self.config.name)}"]
         problem = self._find_problem(session, use, echo)

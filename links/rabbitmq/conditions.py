@@ -22,7 +22,8 @@ from mgw.links.rabbitmq.management import Policies
 
 __all__ = ["Answers", "ExchangeFacts", "QueueFacts", "difference_of_queue", "look_at_exchange", "look_at_queue"]
 
-_TYPE = "x-queue-type"
+_TYPE, _QUORUM = "x-queue-type", "quorum"
+_RELAXED_SINCE = (3, 11)  # brokers that may take a quorum queue for equal to a classic one
 _IMPOSSIBLE = {"x-queue-leader-locator": "mgw-question"}
 _NO_EXCHANGE = {"alternate-exchange": 0}
 _QUESTIONS = 30  # a queue has fewer properties
@@ -43,6 +44,7 @@ class QueueFacts:
     known: bool = True  # False: the user has no permission to ask (configure)
     type: str = "classic"
     durable: bool = True
+    auto_delete: bool = False
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     policies: Policies = field(default_factory=Policies)
     version: tuple[int, ...] = ()  # of the broker
@@ -56,6 +58,8 @@ class QueueFacts:
         """Why a restart of the broker, or a quiet time, takes the messages with the queue; "" if it does not."""
         if not self.durable:
             return f"queue {self.name} is not durable: a restart of the broker loses what is in it"
+        if self.auto_delete:
+            return f"queue {self.name} is auto-delete: it is removed with its messages when its last reader leaves"
         if "expires" in self.settings:
             return f"{self._named('expires')}: an unused queue is removed with its messages"
         return ""
@@ -71,6 +75,17 @@ class QueueFacts:
         if self.type == "quorum" and self.version >= _QUORUM_LIMIT_SINCE and "delivery-limit" not in self.settings:
             return f"quorum queue {self.name} drops a message after 20 deliveries (set x-delivery-limit to -1)"
         return ""
+
+    @property
+    def gives_up(self) -> str:
+        """Why the queue drops messages that the job could not carry for a while; "" if it does not."""
+        limit = self.delivery_limit if self.type == "quorum" else None
+        if limit is None or "dead-letter-exchange" in self.settings:
+            return ""
+        return (
+            f"quorum queue {self.name} drops a message after {limit} deliveries, and each connection that ends counts "
+            "as one (x-delivery-limit -1 ends that; delivery-limit of a policy, too)"
+        )
 
     @property
     def delivery_limit(self) -> int | None:
@@ -149,7 +164,8 @@ def look_at_queue(session: Session, name: str, policies: Policies, answers: Answ
     version = _version(session)
     answers = answers or Answers()
     # The type is named from the start: where the virtual host has a default one, the broker would compare that instead.
-    durable, auto_delete, before = answers.queues.get(name, (True, False, {_TYPE: "classic"}))
+    # It is quorum, because a broker may be told to take a quorum queue for equal to a classic one (relaxed checks).
+    durable, auto_delete, before = answers.queues.get(name, (True, False, {_TYPE: _QUORUM}))
     owner, arguments = {"auto_delete": auto_delete}, dict(before)
     told: set[str] = set()
     for _ in range(_QUESTIONS):
@@ -167,16 +183,26 @@ def look_at_queue(session: Session, name: str, policies: Policies, answers: Answ
             durable = not durable
         elif what in owner:
             owner[what] = not owner[what]
-        elif what in arguments and text.endswith(" is none"):
-            del arguments[what]
-        elif (value := _value(text)) is None:
+        elif not _learnt(arguments, what, text):
             return QueueFacts(name, known=False, policies=policies, version=version)
-        else:
-            arguments[what] = value
     answers.queues[name] = durable, owner["auto_delete"], dict(arguments)
     type_ = str(arguments.pop(_TYPE, "classic"))
     settings = {key.removeprefix("x-"): (str(value), "{setting}") for key, value in arguments.items()}
-    return QueueFacts(name, True, type_, durable, _with_policies(settings, policies, name, type_), policies, version)
+    narrowed = _with_policies(settings, policies, name, type_)
+    return QueueFacts(name, True, type_, durable, owner["auto_delete"], narrowed, policies, version)
+
+
+def _learnt(arguments: dict[str, Any], what: str, text: str) -> bool:
+    """Note what the broker says of an argument; False: it says no value."""
+    if what in arguments and text.endswith(" is none"):
+        del arguments[what]
+        if what == _TYPE:
+            arguments[_TYPE] = "classic"
+        return True
+    value = _value(text)
+    if value is not None:
+        arguments[what] = value
+    return value is not None
 
 
 def difference_of_queue(session: Session, name: str, arguments: Mapping[str, Any]) -> str | None:
@@ -199,8 +225,13 @@ def difference_of_queue(session: Session, name: str, arguments: Mapping[str, Any
             found = _DIFFERS.search(text)
             if found is None:
                 return None
-            return "" if found[1] in _IMPOSSIBLE else text
-        return ""
+            if found[1] not in _IMPOSSIBLE:
+                return text
+        if _version(session) < _RELAXED_SINCE:
+            return ""
+        told = _question(session, "queue", name, durable=True, arguments={**arguments, _TYPE: _QUORUM, **_IMPOSSIBLE})
+        found = _DIFFERS.search(told or "")
+        return "" if found is None or found[1] not in _IMPOSSIBLE else "it is a quorum queue"
 
 
 def look_at_exchange(session: Session, name: str, policies: Policies) -> ExchangeFacts:

@@ -77,6 +77,17 @@ class Fence:
             if not consumers or clock.monotonic() >= deadline or session.pump(_LOOK_SECONDS, _not_yet, "connect"):
                 return consumers
 
+    def held(self, session: Session) -> bool:
+        """Whether a connection of the job, another than this one, has the lock."""
+        with session.calling("verify"):
+            channel = session.fresh_channel()
+            try:
+                channel.queue_declare(self.name, passive=True)
+            except exceptions.ChannelClosedByBroker as refusal:
+                return bool(refusal.reply_code == _LOCKED)
+            channel.close()
+        return False
+
     def permitted(self, session: Session) -> bool:
         """Whether the user may declare the lock; asks without declaring it."""
         refusal = _declared(session, "verify", self.name, _QUESTION)

@@ -11,7 +11,7 @@ from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.management import Policies
-from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
+from mgw.links.rabbitmq.source import SourcePlan, bind_job_queue, declare_job_queue, is_stream
 from mgw.transforms.errors import LinkRefused
 
 __all__ = ["look_at_transactions", "report_destination", "report_source"]
@@ -33,7 +33,7 @@ def report_source(
         LinkError: the queue or the log queue cannot be used; or it is a stream, and was registered as another type.
     """
     if plan.exchange is not None:
-        declare_job_queue(session, plan)
+        _collect(session, use, plan)
     else:
         with session.calling("verify"):
             session.channel.queue_declare(plan.queue, passive=True)
@@ -54,8 +54,8 @@ def report_source(
             cure="register it with AMQP_QueueType auto or stream",
         )
     passed = _passed(session, use, plan, facts, answers)
-    if facts.transient:
-        return GuaranteeReport(Guarantee.AT_MOST_ONCE, _joined(facts.transient, passed))
+    if lost := facts.transient or facts.gives_up:
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, _joined(lost, passed))
     if plan.unique_ids:
         note = "for messages with a message-id, unique as AMQP_UniqueIds declares"
         return GuaranteeReport(Guarantee.EXACT, _joined(note, passed))
@@ -66,12 +66,8 @@ def report_source(
         )
         cure = "" if plan.dead_letters or facts.leaves else prepared_by(session.settings.link)
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(note + cure, passed))
-    failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
-    if failed:
-        return GuaranteeReport(
-            Guarantee.AT_LEAST_ONCE,
-            _joined(f"{failed}, so the broker's redelivered flag does not prove that one came before", passed),
-        )
+    if failed := _unproven(session, plan, facts):
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(failed, passed))
     log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)
@@ -86,6 +82,23 @@ def report_source(
             facts.unseen,
         ),
     )
+
+
+def _collect(session: Session, use: JobUse, plan: SourcePlan) -> None:
+    """Have the queue of a topic job get messages, unless somebody else reads it: connect says so then."""
+    fence = Fence(use, Direction.INBOUND, session.settings.heartbeat)
+    if not declare_job_queue(session, plan) or fence.held(session):
+        bind_job_queue(session, plan)
+
+
+def _unproven(session: Session, plan: SourcePlan, facts: QueueFacts) -> str:
+    """Why a receiving log does not prove what came before, "" if it does."""
+    failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
+    if failed:
+        return f"{failed}, so the broker's redelivered flag does not prove that one came before"
+    if facts.type == "quorum" and session.settings.nodes.several:
+        return f"{plan.queue} is a quorum queue on several nodes, and a commit does not wait for its acknowledgements"
+    return ""
 
 
 def report_destination(
@@ -121,18 +134,16 @@ def report_destination(
                 f"exchange {plan.exchange} has the alternate exchange {exchange.alternate} ({exchange.origin}), which "
                 "receives what cannot be routed: such messages count as delivered"
             )
-    untransacted = answers.untransacted = _untransacted(plan, facts)
+    untransacted = answers.untransacted = _untransacted(session, plan, facts) or weak
     if lost:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
     if template is None or untransacted:
         why = untransacted if template else ""
         cure = "" if weak or untransacted else prepared_by(session.settings.link)
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, why, _TWICE + cure))
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, "" if why == weak else why, _TWICE + cure))
     log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)
-    if weak:
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, weak)
     return GuaranteeReport(
         Guarantee.EXACT_UNLESS_BROKER_CRASH,
         _joined(
@@ -147,25 +158,28 @@ def look_at_transactions(session: Session, plan: DestinationPlan, answers: Answe
     """Why the job may not send in transactions, "" if it may; kept in ``answers`` for the attempt.
 
     A quorum queue may refuse messages, while its leader changes or when it is full. RabbitMQ (3.10 and later) commits
-    their transaction all the same, and says nothing; with confirmations it says so (``basic.nack``).
+    their transaction all the same, and says nothing; with confirmations it says so (``basic.nack``). On several nodes a
+    record may survive on one where the messages of its transaction are lost on another.
 
     Raises:
         LinkError: the connection ended.
     """
     if answers.untransacted is None:
         facts = None if plan.queue is None else look_at_queue(session, plan.queue, Policies(), answers)
-        answers.untransacted = _untransacted(plan, facts)
+        answers.untransacted = _untransacted(session, plan, facts)
     return answers.untransacted
 
 
-def _untransacted(plan: DestinationPlan, facts: QueueFacts | None) -> str:
+def _untransacted(session: Session, plan: DestinationPlan, facts: QueueFacts | None) -> str:
+    if session.settings.nodes.several:
+        return "a log queue proves nothing on several nodes, so the job sends with confirmations and keeps no log"
     declared = plan.queue_type in {"classic", "stream"}
     cure = "set AMQP_QueueType to classic if"
     if facts is None:
         where = f"exchange {plan.exchange}" if plan.exchange else "the default exchange"
         return "" if declared else f"a quorum queue may get what goes to {where} ({cure} none does): {_UNTRANSACTED}"
     if facts.known:
-        return f"{plan.queue} is a quorum queue: {_UNTRANSACTED}" if facts.type == "quorum" else ""
+        return "" if facts.type in {"classic", "stream"} else f"{plan.queue} is a {facts.type} queue: {_UNTRANSACTED}"
     return "" if declared else f"{plan.queue} may be a quorum queue ({cure} it is none): {_UNTRANSACTED}"
 
 

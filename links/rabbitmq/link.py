@@ -5,7 +5,9 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +38,7 @@ from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.exceptions_queue import open_queue
+from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
 from mgw.links.rabbitmq.held_queue import without_hops
 from mgw.links.rabbitmq.inspection import first_of, found_exchange, found_queue
@@ -54,6 +57,8 @@ from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefu
 from mgw.transforms.message import Message
 
 __all__ = ["SPEC", "RabbitLink", "open_link", "prefetch"]
+
+_LOGGER = logging.getLogger("mgw.rabbitmq")
 
 
 #: Options of every job that this link acts on.
@@ -200,8 +205,7 @@ class RabbitLink:
         session = Session(self._settings, f"{use.agent} {use.job} forget")
         try:
             if own_queue:
-                with session.calling("forget"):
-                    session.channel.queue_delete(job_queue(use))
+                _forget_queue(session, use)
             if template is not None:
                 LogQueue(template, use, self._knowledge).forget_own(session)
         finally:
@@ -365,6 +369,27 @@ class RabbitLink:
             rules=rules,
             queue_type=options["amqp_queuetype"],
         )
+
+
+def _forget_queue(session: Session, use: JobUse) -> None:
+    """Delete the queue of a topic job, unless somebody else reads it, whose messages would be lost with it."""
+    queue, fence = job_queue(use), Fence(use, Direction.INBOUND, session.settings.heartbeat)
+    with suppress(LinkRefused):  # without the lock a connection of the job may be alive: its reader counts, too
+        fence.take(session)
+    try:
+        if not (others := fence.await_consumers(session, queue)):
+            with session.calling("forget"):
+                session.channel.queue_delete(queue)
+            return
+    except QueueMissing:
+        return
+    _LOGGER.warning(
+        "job %s: its queue %r stays at the broker, because somebody else reads it (%d readers): another hub may have a "
+        "job of this name on this virtual host",
+        use.job,
+        queue,
+        others,
+    )
 
 
 def prefetch(use: JobUse) -> int:

@@ -22,7 +22,7 @@ from mgw.links.rabbitmq.guarantee import look_at_transactions
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue, Record
 from mgw.links.rabbitmq.settings import Settings
-from mgw.transforms.errors import Blame, DeliveryRejected, LinkError, LinkRefused
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkError, LinkUnavailable
 
 __all__ = ["LoggedDestination", "Transactions"]
 
@@ -106,13 +106,7 @@ class LoggedDestination(RabbitDestination):
 
     def _prepare(self, session: Session) -> None:
         if why := look_at_transactions(session, self._plan, self._answers):
-            raise LinkRefused(
-                f"foreign queue {self._use.endpoint.full_name} cannot be written to in transactions",
-                link=self._settings.link,
-                operation="connect",
-                cause=why,
-                cure="have the job verified first: it sends with confirmations then",
-            )
+            raise self._not_transacted(why, "connect")
         queue = self._log_queue
         queue.check(session)
         self.fence.take(session)
@@ -121,6 +115,15 @@ class LoggedDestination(RabbitDestination):
         self._record = queue.read(session)
         if self._record is not None and self._record.partial:
             raise self._partial(self._record.partial, "its log queue says so since an earlier refusal")
+
+    def _not_transacted(self, why: str, operation: str) -> LinkUnavailable:
+        return LinkUnavailable(
+            f"foreign queue {self._use.endpoint.full_name} cannot be written to in transactions",
+            link=self._settings.link,
+            operation=operation,
+            cause=why,
+            cure="nothing: the job connects again by itself, and sends with confirmations then",
+        )
 
     def recovered(self) -> Recovered | None:
         """See :meth:`mgw.links.contract.Destination.recovered`."""
@@ -132,6 +135,8 @@ class LoggedDestination(RabbitDestination):
         session = self._connected("publish")
         try:
             session.check("publish")
+            if why := self._answers.untransacted:  # the queue is another one than at connect
+                raise self._not_transacted(why, "publish")
             if not self._transactions.in_flight:
                 self._last_progress = self._use.clock.monotonic()
             self._transactions.add(sequence, messages)

@@ -24,7 +24,7 @@ from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, Pos
 from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 
-__all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
+__all__ = ["RabbitSource", "SourcePlan", "bind_job_queue", "declare_job_queue", "is_stream", "job_queue"]
 
 _LOGGER = logging.getLogger("mgw.rabbitmq")
 
@@ -32,6 +32,7 @@ _OFFSET = HEADER_PREFIX + "x-stream-offset"
 _PARTITION = "0"  # a stream is one log
 _SILENCE = 60.0  # seconds without a message after which a stream is asked whether it has one
 _ANSWER_SECONDS = 2.0  # in which it hands it out
+_NEVER = 2**63  # no stream reaches that offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,18 @@ def job_queue(use: JobUse) -> str:
     return f"MGW_{use.job}"
 
 
-def declare_job_queue(session: Session, plan: SourcePlan) -> None:
-    """Declare and bind the queue of a topic job; what is there already stays as it is."""
+def declare_job_queue(session: Session, plan: SourcePlan) -> int:
+    """Declare the queue of a topic job; what is there already stays as it is. Returns how many consumers it has."""
     kind = "quorum" if plan.queue_type == "quorum" else "classic"
     with session.calling("connect"):
         session.channel.exchange_declare(plan.exchange, passive=True)
-        session.channel.queue_declare(plan.queue, durable=True, arguments={"x-queue-type": kind})
+        made = session.channel.queue_declare(plan.queue, durable=True, arguments={"x-queue-type": kind})
+    return int(made.method.consumer_count)
+
+
+def bind_job_queue(session: Session, plan: SourcePlan) -> None:
+    """Have the exchange give the queue of a topic job its messages."""
+    with session.calling("connect"):
         session.channel.queue_bind(plan.queue, plan.exchange, plan.routing_key)
 
 
@@ -103,6 +110,7 @@ class RabbitSource(End):
         self._position: str | None = None  # the same as the hub keeps it: the offset, and the digest of that message
         self._resuming = False  # the first message after connect proves that nothing in between is gone
         self._resume_until = 0.0
+        self._begins: int | None = None  # where a job that has read nothing yet begins, until that is handed out
         self._warned = False
         self.silence = _SILENCE  # seconds
         self._heard = 0.0  # when the last message of a stream came, or was asked for
@@ -122,6 +130,8 @@ class RabbitSource(End):
             )
             if not self._stream:  # a stream's reader takes nothing away from another
                 self._shut_out(session)
+            if plan.exchange is not None:
+                bind_job_queue(session, plan)
             self._subscribe(session, positions)
         except BaseException as error:
             self.close()
@@ -142,14 +152,17 @@ class RabbitSource(End):
             return
         others = self.fence.await_consumers(session, self._plan.queue)
         if others and self._plan.exchange is not None:
-            raise LinkUnavailable(
-                f"job {self._use.job}: somebody else reads {self._plan.queue!r}, the job's own queue",
-                link=self._settings.link,
-                operation="connect",
-                cause=f"it has {others} reader(s), each of which would get a part of the messages: another hub may "
-                "have a job of this name on this virtual host",
-                cure="give one of the jobs another name, or end the other reader; the job tries again by itself",
-            )
+            raise self._read_by_others(others)
+
+    def _read_by_others(self, others: int) -> LinkUnavailable:
+        return LinkUnavailable(
+            f"job {self._use.job}: somebody else reads {self._plan.queue!r}, the job's own queue",
+            link=self._settings.link,
+            operation="connect",
+            cause=f"it has {others} reader(s), each of which would get a part of the messages: another hub may "
+            "have a job of this name on this virtual host",
+            cure="give one of the jobs another name, or end the other reader; the job tries again by itself",
+        )
 
     def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
         plan = self._plan
@@ -158,11 +171,16 @@ class RabbitSource(End):
             known = positions.get(_PARTITION)
             self._position = known
             self._stored = int(known.partition(":")[0]) if known is not None else None
-            self._resuming = known is not None
+            self._begins = None
+            if known is None and RESUME not in positions and plan.stream_offset == "next":
+                self._begins = self._stored = end_of(session, plan.queue, _NEVER)
+            self._resuming = self._stored is not None and self._stored != EMPTY
             self._resume_until = self._use.clock.monotonic() + self._settings.answer_timeout
             # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
-            start = "first" if RESUME in positions else plan.stream_offset
-            arguments["x-stream-offset"] = start if self._stored is None else self._stored
+            start: str | int = "first" if RESUME in positions else plan.stream_offset
+            if self._stored is not None:
+                start = "first" if self._stored == EMPTY else self._stored
+            arguments["x-stream-offset"] = start
         elif plan.priority:
             arguments["x-priority"] = plan.priority
         session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
@@ -224,6 +242,9 @@ class RabbitSource(End):
     def read(self, max_messages: int, wait: float) -> Batch:
         """See :meth:`mgw.links.contract.Source.read`."""
         session = self._connected("read")
+        if self._begins is not None:  # stored before anything is read: a failure before the first batch skips nothing
+            before, self._position, self._begins = self._position, str(self._begins), None
+            return Batch((), (Position(_PARTITION, before, self._position),), None)
         waiting = session.scanner.deliveries
         session.pump(0.0 if waiting else wait, lambda: waiting, "read")
         if not waiting:

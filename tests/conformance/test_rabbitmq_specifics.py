@@ -373,6 +373,34 @@ def test_stream_position_of_an_earlier_release_is_taken(classic: RabbitTemplate)
         reader.source.close()
 
 
+@pytest.mark.parametrize("before", [0, 3], ids=["empty", "not empty"])
+def test_a_stream_that_is_read_from_its_end_on_loses_nothing_before_the_first_batch(
+    classic: RabbitTemplate, before: int
+) -> None:
+    """Where the job begins is stored at once: what comes while it is away, for the first time, is not skipped."""
+    classic.queue_type = "stream"
+    stream = classic.queue()
+    pair = queue_pair(stream, AMQP_StreamOffset="next")
+    link, positions = classic.link(), dict[str, str]()
+    with writing(link, pair) as writer:
+        writer.deliver(*numbered(before))
+        source = link.source(use_of(pair.source))
+        source.connect(positions)
+        first = source.read(10, 1.0)
+        assert (list(first.deliveries), len(first.positions)) == ([], 1)
+        positions[first.positions[0].partition] = first.positions[0].after
+        source.settle(first)
+        source.close()
+        writer.deliver(*numbered(4, before))
+    reader = Reader(link, use_of(pair.source))
+    reader.positions = positions
+    try:
+        reader.connect()
+        assert reader.bodies(4) == numbers(4, before)
+    finally:
+        reader.source.close()
+
+
 # -- exchanges --------------------------------------------------------------------------------------------------------
 
 

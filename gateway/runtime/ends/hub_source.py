@@ -344,9 +344,10 @@ class HubSource(SourceEnd):
 def identified(results: Sequence[Message]) -> Sequence[Message]:
     """Messages that one message became, each with an id of its own that is the same at every attempt.
 
-    Receivers drop what has an id they know: with one id for all they would keep the first only.
+    Receivers drop what has an id they know: with one id for all they would keep the first only. Without an id there is
+    nothing that is the same at every attempt and different from one message to the next.
     """
-    if len(results) < 2:
+    if len(results) < 2 or results[0].msgid is None:
         return results
     first = results[0]
     return [first] + [
