@@ -36,6 +36,7 @@ class Refused:
     message: Message
     failure: ConversionFailure
     origin: str
+    key: str | None = None  # of a source whose messages have unique ids
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)  # where the origin is not lasting
 
 

@@ -82,6 +82,29 @@ def test_a_refused_message_is_told_from_known_ones_in_its_batch(gateway: Gateway
     assert gateway.job("inj")["SUPPRESSED_MSGS"] == 1
 
 
+def test_a_refused_message_that_goes_back_to_its_source_is_not_taken_for_known(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    """It comes again under its id, when what refused it is mended."""
+    broker.queue("SRC")
+    broker.queue("BAD")
+    gateway.queue("H")
+    gateway.admin.register_foreign_queue("SRC", "mem", options={"MEMORY_UniqueIds": "TRUE"})
+    gateway.admin.register_foreign_queue("BAD", "mem")
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
+    gateway.admin.create_job("inj", "INBOUND", "SRC@mem", "H", exception_queue="BAD@mem", transformation="c")
+    message = Message(body="no json", correlation="id-1")
+    with gateway.run():
+        broker.put("SRC", Message(body='{"f":50}', correlation="id-0"), message)
+        eventually(lambda: gateway.job("inj")["EXCEPTIONQ_MSGS"] == 1)
+    gateway.admin.alter_transformation("c", definition={"set": {"priority": "3"}})
+    with gateway.run():
+        broker.put("SRC", message, Message(body='{"f":50}', correlation="id-0"))
+        eventually(lambda: broker.queue("SRC").messages == [], what="all settled")
+        eventually(lambda: gateway.job("inj")["PROPAGATED_TOTAL"] == 2)
+    assert sorted(bodies(gateway.browse("H"))) == ["no json", '{"f":50,"c":18}']
+
+
 def test_a_job_starts_though_the_hub_is_away_when_its_thread_begins(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from mgw.gateway.state import parked, run_state
 from mgw.gateway.state.parked import PARKED, ParkedKey
 from mgw.gateway.state.run_state import Plan
 from mgw.links.memory.broker import MemoryBroker
-from mgw.transforms.errors import AdminError
+from mgw.transforms.errors import AdminError, HubUnavailable
 from mgw.transforms.message import Message
 from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, gateway_on
@@ -172,6 +173,30 @@ def test_a_message_without_a_key_goes_the_way_of_all_others(gateway: Gateway, br
         eventually(lambda: arrived(broker) == [(None, 1)])
         eventually(lambda: gateway.job("out")["EXCEPTIONQ_TOTAL"] == 1)
     assert keys(gateway) == {}
+
+
+def test_a_message_refused_in_a_plan_that_was_sent_is_not_taken_for_sent_after_a_failure(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sending log proves the plan, of which the refused message was never a part."""
+    gateway.admin.alter_msgsystem_link("mem", {"outbound_log_queue": "SENT"})
+    gateway.admin.alter_job("out", exception_queue="BAD")
+    real, met = transfer.complete, list[object]()
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if not met:
+            met.append(arguments)
+            raise HubUnavailable("the hub is away", cause="test")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(transfer, "complete", failing)
+    send(gateway, ("", "bad"), ("", 1))
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 1)
+        eventually(lambda: gateway.plans("out") == [])
+    assert met
+    assert arrived(broker) == [(None, 1)]
+    assert [json.loads(str(each.body))["n"] for each in gateway.browse("BAD")] == ["bad"]
 
 
 def test_a_job_that_parks_no_more_gives_back_what_it_parked(gateway: Gateway, broker: MemoryBroker) -> None:

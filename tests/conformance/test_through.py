@@ -340,6 +340,25 @@ def test_a_message_that_the_destination_refuses_is_found_and_set_aside(
     assert checked(gateway).offences == []
 
 
+@pytest.mark.parametrize("log", [{}, {"outbound_log_queue": "SENT"}], ids=["plain", "logged"])
+def test_a_message_set_aside_that_goes_back_to_its_source_is_not_taken_for_known(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    ends(gateway, broker, source="ids", **log)
+    job(gateway, batch=10, exception_queue="BAD@from")
+    bad = {"message 3"}
+    refusing(monkeypatch, bad, Blame.MESSAGE)
+    broker.put("SRC", *(Message(body, correlation=body) for body in texts(6)))
+    with gateway.run():
+        eventually(lambda: gateway.job("thr")["EXCEPTIONQ_MSGS"] == 1)
+        eventually(lambda: gateway.job("thr")["PROPAGATED_MSGS"] == 5)
+        bad.clear()
+        broker.put("SRC", Message("message 3", correlation="message 3"), Message("message 4", correlation="message 4"))
+        eventually(lambda: gateway.job("thr")["PROPAGATED_MSGS"] == 6)
+        eventually(lambda: broker.queue("SRC").messages == [], what="all settled")
+    assert list(dict.fromkeys(arrived(broker)))[-1] == "message 3"
+
+
 def test_a_message_refused_for_an_unknown_reason_stays_at_the_source(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -295,6 +295,9 @@ LISTED: dict[str, str] = {
         test_an_agent_that_was_asked_to_end_leaves_nothing_to_repeat[drain-agent-classic-to-quorum]
         test_an_agent_that_was_asked_to_end_leaves_nothing_to_repeat[drain-agent-mqtt-to-mqtt]
         test_killing_the_agent_loses_nothing[kill-agent-kafka-to-mqtt]
+        test_killing_the_broker_of_a_job_from_link_to_link_loses_nothing[kill-broker-stream-through-kafkalog]
+        test_killing_the_broker_of_a_job_from_link_to_link_loses_nothing[kill-broker-ids-through-kafkalog]
+        test_killing_the_broker_of_a_job_from_link_to_link_loses_nothing[kill-broker-mqtt-through-quorum]
     """,
     "tests/faults/test_killed_at_every_step.py": """
         test_killed_at_any_step_from_link_to_link_nothing_is_lost[steps-logged-through-logged]
@@ -306,6 +309,9 @@ LISTED: dict[str, str] = {
     "tests/faults/test_outages.py": """
         test_all_jobs_of_a_link_go_on_soon_after_their_broker_is_back[kafka]
         test_all_jobs_of_a_link_go_on_soon_after_their_broker_is_back[mqtt]
+    """,
+    "tests/faults/test_standby.py": """
+        test_the_standby_takes_over_and_nothing_is_lost_or_doubled[standby-stream-to-kafkalog]
     """,
     "tests/page/test_pages.py": """
         test_every_page_of_an_empty_hub_tells_the_next_step[dark]

@@ -112,7 +112,7 @@ COMMANDS: dict[tuple[str, ...], tuple[Attributes, set[str]]] = {
     ("aq", "create"): (QUEUE_ATTRIBUTES, {"table", "started"}),
     ("aq", "alter"): (QUEUE_ATTRIBUTES, set()),
     ("aq", "subscribers", "add"): (SUBSCRIBER_ATTRIBUTES, {"option"}),
-    ("agents", "alter"): (AGENT_ATTRIBUTES, {"option"}),
+    ("agents", "alter"): (AGENT_ATTRIBUTES, {"option", "encrypted_option"}),
     ("links", "create"): (LINK_ATTRIBUTES, {"option", "settings", "password_file"}),
     ("links", "alter"): (LINK_ATTRIBUTES, {"option", "settings", "password_file"}),
     ("jobs", "create"): (JOB_ATTRIBUTES, {"option", "disabled"}),

@@ -246,7 +246,7 @@ class LinkSource(SourceEnd):
                     continue
             if self._exceptions is None:
                 raise failure
-            taken.refused.append(Refused(message, failure, origin))
+            taken.refused.append(Refused(message, failure, origin, key))
         counts.exceptioned = len(taken.refused)
         counts.discarded = expired
         self._tell_dropped(taken)
@@ -283,10 +283,8 @@ class LinkSource(SourceEnd):
         """Leave out what has a key that came before."""
         for received in finished:
             received.final, received.msgids, received.fresh = replace(received.counts), [], received.kept
-            if keys := received.batch.ids:
-                fresh = run_state.new_keys(
-                    conn, self._context.job.id, [key for key in keys if key is not None], now=now
-                )
+            if received.batch.ids:
+                fresh = run_state.new_keys(conn, self._context.job.id, keys_of(received), now=now)
                 received.fresh = without_known(received.kept, fresh, received.final)
 
     def complete(self, conn: sa.Connection, finished: Sequence[Received], stored: Stored, now: float) -> None:
@@ -355,12 +353,14 @@ class LinkSource(SourceEnd):
         error, received, job = refusal.error, refusal.batch, self._context.job
         origins = [entry.delivery.origin for entry in received.fresh]
         indexes = set_aside(job, refusal, origins.__getitem__, exceptions=self._exceptions is not None)
-        refused = {id(each): each for each in (received.fresh[index].delivery for index in indexes)}
+        refused = {id(entry.delivery): entry for entry in (received.fresh[index] for index in indexes)}
         received.kept[:] = [entry for entry in received.kept if id(entry.delivery) not in refused]
         received.counts.propagated -= len(refused)
         received.counts.exceptioned += len(refused)
         failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
-        received.refused += [Refused(each.message, failure, each.origin) for each in refused.values()]
+        received.refused += [
+            Refused(entry.delivery.message, failure, entry.delivery.origin, entry.key) for entry in refused.values()
+        ]
 
     def backlog(self) -> Backlog | None:
         """What waits at the source."""
@@ -424,6 +424,13 @@ def _all_fitted(batch: Batch, fit: Fit) -> list[Kept] | None:
     except Exception:  # the general loop finds it again
         return None
     return kept
+
+
+def keys_of(received: Received) -> list[str]:
+    """The keys that a batch brings. Not those of what was refused: it may be sent back to its source under its id."""
+    stored = {entry.key for entry in received.kept}
+    refused = {each.key for each in received.refused} - stored
+    return [key for key in received.batch.ids or () if key is not None and key not in refused]
 
 
 def without_known(kept: Sequence[Kept], fresh: set[str], counts: Counts) -> list[Kept]:

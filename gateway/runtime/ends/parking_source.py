@@ -128,10 +128,10 @@ class ParkingSource(HubSource):
     def fail(self, flight: Flight, message_id: int, message: Message, error: Exception) -> None:
         """See :class:`HubSource`: it is parked, as long as it may be."""
         key = self._key_of(message)
-        if flight.sent_before:
-            flight.consumed.append(message_id)
-        elif key is None or self._given_up(message_id):
+        if key is None or self._given_up(message_id):  # refused in its plan, then as now
             super().fail(flight, message_id, message, error)
+        elif flight.sent_before:
+            flight.consumed.append(message_id)
         elif self._together:
             raise _OneByOneError from error
         else:

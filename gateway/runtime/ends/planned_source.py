@@ -24,9 +24,9 @@ import sqlalchemy as sa
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.ledger.record import carried_detail, packed, plain_detail, unpacked
 from mgw.gateway.observe.batch_trace import trace_settled
-from mgw.gateway.runtime.ends.contract import Encode
+from mgw.gateway.runtime.ends.contract import Encode, Stored
 from mgw.gateway.runtime.ends.hub_source import identified
-from mgw.gateway.runtime.ends.link_source import Kept, LinkSource, Received, without_known
+from mgw.gateway.runtime.ends.link_source import Kept, LinkSource, Received, keys_of, without_known
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused, lasting
 from mgw.gateway.runtime.job_steps import Conversion, See
 from mgw.gateway.runtime.recovery import drop_received
@@ -53,6 +53,7 @@ class Carried(Received):
     plain: bool = False  # one message was made of each delivery
     lines: str = ""  # origins, where ``detail`` has none
     sent_before: bool = False
+    aside: Sequence[str] = ()  # keys of what the destination refused, which may be sent back to the source
 
     @property
     def size(self) -> int:
@@ -241,8 +242,8 @@ class PlannedLinkSource(LinkSource):
         """Leave out what has a key that came before, which is stored with the plan and goes with it."""
         carried.final, carried.fresh = replace(carried.counts), carried.kept
         keys: set[str] = set()
-        if given := carried.batch.ids:
-            keys = run_state.new_keys(conn, self._context.job.id, [key for key in given if key is not None], now=now)
+        if carried.batch.ids:
+            keys = run_state.new_keys(conn, self._context.job.id, keys_of(carried), now=now)
             new = without_known(carried.kept, keys, carried.final)
             known = {id(entry) for entry in new}
             pairs = zip(carried.kept, carried.forms, strict=True)
@@ -272,6 +273,12 @@ class PlannedLinkSource(LinkSource):
     def admit(self, conn: sa.Connection, finished: Sequence[Any], now: float) -> None:
         """It was done when it was planned."""
 
+    def complete(self, conn: sa.Connection, finished: Sequence[Any], stored: Stored, now: float) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.complete`."""
+        super().complete(conn, finished, stored, now)
+        for carried in finished:
+            run_state.forget_keys(conn, self._context.job.id, carried.aside)
+
     def record(self, conn: sa.Connection, finished: Sequence[Any], now: float) -> None:
         """Batches in the ledger."""
         for carried in finished:
@@ -299,7 +306,8 @@ class PlannedLinkSource(LinkSource):
         carried.refused = [Refused(delivery.message, failure, delivery.origin)]
         carried.final.propagated -= 1
         carried.final.exceptioned += 1
-        keys = {"y": carried.detail.get("y", [])}
+        carried.aside = carried.detail.get("y", [])
+        keys = {"y": carried.aside}
         carried.detail = carried_detail(carried.batch, offered=(), kept=(), refused=carried.refused) | keys
         carried.plain, carried.lines = False, ""
 

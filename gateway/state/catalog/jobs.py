@@ -124,11 +124,10 @@ def reset_job(conn: sa.Connection, job_id: int) -> None:
 
 def take_plans(conn: sa.Connection, job_id: int) -> list[int]:
     """Delete the job's plans; the ids of the messages that were in them, in plan order."""
-    plans = conn.execute(
-        sa.select(t.plan.c.message_ids).where(t.plan.c.job_id == job_id).order_by(t.plan.c.sequence)
-    ).scalars()
-    packed = b"".join(plans)
-    conn.execute(sa.delete(t.plan).where(t.plan.c.job_id == job_id))
+    # In one statement: of two, the second would see, and delete, what a job that still works planned between them.
+    taken = sa.delete(t.plan).where(t.plan.c.job_id == job_id).returning(t.plan.c.sequence, t.plan.c.message_ids)
+    plans = sorted((row.sequence, row.message_ids) for row in conn.execute(taken))
+    packed = b"".join(message_ids for _, message_ids in plans)
     return [int.from_bytes(packed[i : i + 8], "big") for i in range(0, len(packed), 8)]
 
 
