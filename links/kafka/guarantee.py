@@ -108,9 +108,9 @@ def report_inbound(topic: Topic) -> GuaranteeReport:
         )
     if topic.config.get("unclean.leader.election.enable") == "true":
         return GuaranteeReport(
-            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            Guarantee.AT_MOST_ONCE,
             f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may lose its latest "
-            "records",
+            "records, and others may be in their places that are not read",
         )
     if not topic.topic_id:
         return GuaranteeReport(

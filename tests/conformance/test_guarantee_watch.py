@@ -288,7 +288,7 @@ class KafkaJob:
         ("OUTBOUND", "log", {"cleanup_policy": "delete"}, "at-least-once"),
         ("OUTBOUND", "log", {"cleanup_policy": "compact", "unclean_leader_election_enable": "true"}, "at-least-once"),
         ("OUTBOUND", "topic", {"unclean_leader_election_enable": "true"}, "at-least-once"),
-        ("INBOUND", "topic", {"unclean_leader_election_enable": "true"}, "exact-unless-broker-crash"),
+        ("INBOUND", "topic", {"unclean_leader_election_enable": "true"}, "at-most-once"),
     ],
 )
 def test_a_topic_setting_that_is_changed_stops_a_job_that_requires_exact(  # noqa: PLR0917 - one for each column

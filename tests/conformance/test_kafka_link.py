@@ -980,7 +980,7 @@ class TestChecks:
         assert link.verify(use_of(pair.source), Direction.INBOUND).level is Guarantee.EXACT
         assert link.verify(use_of(pair.destination), Direction.OUTBOUND).level is Guarantee.AT_LEAST_ONCE
         report = link.verify(use_of(unclean.source), Direction.INBOUND)
-        assert report.level is Guarantee.EXACT_UNLESS_BROKER_CRASH
+        assert report.level is Guarantee.AT_MOST_ONCE
         assert "unclean" in report.note
 
     def test_tls_carries_messages(self, template: KafkaTemplate) -> None:
