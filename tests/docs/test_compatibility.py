@@ -84,7 +84,7 @@ def test_a_procedure_has_its_place_or_says_what_to_use(procedure: Procedure) -> 
     # nothing that a caller may give is left out
     taken = {given.python or given.name for given in procedure.parameters}
     extra = {"self", "link_type", "username", "password", "max_connections", "inbound_log_queue", "outbound_log_queue"}
-    extra |= {"require_guarantee", "move_to", "drop_messages", "options"}
+    extra |= {"require_guarantee", "move_to", "drop_messages", "options", "encrypted_options"}
     assert set(signature.parameters) - taken <= extra
 
 

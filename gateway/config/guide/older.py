@@ -151,7 +151,7 @@ HQADM = (
         "hq_schedule_propagation",
         "outbound-schedules create",
         note="it makes a job, which is in `MGW_JOBS`, too. Not from SQL: it also makes a queue table, and its dates "
-        "are reckoned, in Python; `mgw`, REST (`/api/v1/outbound-schedules`) or Python do it. "
+        "are reckoned, in Python; `mgw`, REST (outbound schedules) or Python do it. "
         "`DBA_OUTBOUND_SCHEDULES` shows it in SQL",
         instead="`mgw jobs create --type outbound`",
         parameters=(

@@ -99,7 +99,7 @@ MGWADM = (
         "SET_OPTION",
         "set_option",
         note="On the command line `--option` of `mgw agents alter`, `mgw links alter`, `mgw jobs alter`; encrypted: "
-        "`--encrypted-option` of `mgw agents create` and `alter`.",
+        "`--encrypted-option` of `mgw agents create` and `mgw agents alter`.",
         parameters=(
             Parameter("target_type", "", note="`AGENT_JAVA_PROP`, `MSGLINK_OPTION`, `JOB_OPTION`"),
             Parameter("target_name"),
