@@ -8,10 +8,12 @@ from mgw.links.rabbitmq.conditions import Answers, QueueFacts, look_at_exchange,
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan
 from mgw.links.rabbitmq.fence import Fence
+from mgw.links.rabbitmq.job_queue import collect
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.management import Policies
-from mgw.links.rabbitmq.source import SourcePlan, bind_job_queue, declare_job_queue, is_stream
+from mgw.links.rabbitmq.source import is_stream
+from mgw.links.rabbitmq.source_plan import SourcePlan
 from mgw.transforms.errors import LinkRefused
 
 __all__ = ["look_at_transactions", "report_destination", "report_source"]
@@ -33,7 +35,7 @@ def report_source(
         LinkError: the queue or the log queue cannot be used; or it is a stream, and was registered as another type.
     """
     if plan.exchange is not None:
-        _collect(session, use, plan)
+        collect(session, use, plan)
     else:
         with session.calling("verify"):
             session.channel.queue_declare(plan.queue, passive=True)
@@ -84,13 +86,6 @@ def report_source(
     )
 
 
-def _collect(session: Session, use: JobUse, plan: SourcePlan) -> None:
-    """Have the queue of a topic job get messages, unless somebody else reads it: connect says so then."""
-    fence = Fence(use, Direction.INBOUND, session.settings.heartbeat)
-    if not declare_job_queue(session, plan) or fence.held(session):
-        bind_job_queue(session, plan)
-
-
 def _unproven(session: Session, plan: SourcePlan, facts: QueueFacts) -> str:
     """Why a receiving log does not prove what came before, "" if it does."""
     failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
@@ -139,7 +134,7 @@ def report_destination(
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
     if template is None or untransacted:
         why = untransacted if template else ""
-        cure = "" if weak or untransacted else prepared_by(session.settings.link)
+        cure = "" if untransacted else prepared_by(session.settings.link)
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, "" if why == weak else why, _TWICE + cure))
     log = LogQueue(template, use, knowledge)
     log.check(session)

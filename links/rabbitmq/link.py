@@ -5,9 +5,7 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,10 +36,10 @@ from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.exceptions_queue import open_queue
-from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
 from mgw.links.rabbitmq.held_queue import without_hops
 from mgw.links.rabbitmq.inspection import first_of, found_exchange, found_queue
+from mgw.links.rabbitmq.job_queue import forget_job_queue, job_queue
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
@@ -49,7 +47,8 @@ from mgw.links.rabbitmq.logged_source import LoggedSource
 from mgw.links.rabbitmq.preparation import prepare
 from mgw.links.rabbitmq.probe import run_checks
 from mgw.links.rabbitmq.settings import Settings
-from mgw.links.rabbitmq.source import RabbitSource, SourcePlan, job_queue
+from mgw.links.rabbitmq.source import RabbitSource
+from mgw.links.rabbitmq.source_plan import SourcePlan
 from mgw.links.rabbitmq.spec import SPEC
 from mgw.links.reading_back import HeldQueue, KeptLog
 from mgw.transforms.amqp import Rules
@@ -57,8 +56,6 @@ from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefu
 from mgw.transforms.message import Message
 
 __all__ = ["SPEC", "RabbitLink", "open_link", "prefetch"]
-
-_LOGGER = logging.getLogger("mgw.rabbitmq")
 
 
 #: Options of every job that this link acts on.
@@ -205,7 +202,7 @@ class RabbitLink:
         session = Session(self._settings, f"{use.agent} {use.job} forget")
         try:
             if own_queue:
-                _forget_queue(session, use)
+                forget_job_queue(session, use)
             if template is not None:
                 LogQueue(template, use, self._knowledge).forget_own(session)
         finally:
@@ -369,27 +366,6 @@ class RabbitLink:
             rules=rules,
             queue_type=options["amqp_queuetype"],
         )
-
-
-def _forget_queue(session: Session, use: JobUse) -> None:
-    """Delete the queue of a topic job, unless somebody else reads it, whose messages would be lost with it."""
-    queue, fence = job_queue(use), Fence(use, Direction.INBOUND, session.settings.heartbeat)
-    with suppress(LinkRefused):  # without the lock a connection of the job may be alive: its reader counts, too
-        fence.take(session)
-    try:
-        if not (others := fence.await_consumers(session, queue)):
-            with session.calling("forget"):
-                session.channel.queue_delete(queue)
-            return
-    except QueueMissing:
-        return
-    _LOGGER.warning(
-        "job %s: its queue %r stays at the broker, because somebody else reads it (%d readers): another hub may have a "
-        "job of this name on this virtual host",
-        use.job,
-        queue,
-        others,
-    )
 
 
 def prefetch(use: JobUse) -> int:

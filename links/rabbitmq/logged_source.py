@@ -19,7 +19,8 @@ from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.receiving_log import LogAhead, LogBehind, ReceivingLog
 from mgw.links.rabbitmq.settings import Settings
-from mgw.links.rabbitmq.source import RabbitSource, SourcePlan
+from mgw.links.rabbitmq.source import RabbitSource
+from mgw.links.rabbitmq.source_plan import SourcePlan
 from mgw.transforms.amqp.common import EXPIRATION
 from mgw.transforms.amqp.identity import content_digest
 from mgw.transforms.errors import LinkTimeout, PositionLost

@@ -13,7 +13,8 @@ from mgw.links.rabbitmq.guarantee import look_at_transactions
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import ARGUMENTS, LogQueue
 from mgw.links.rabbitmq.settings import Settings
-from mgw.links.rabbitmq.source import SourcePlan, is_stream
+from mgw.links.rabbitmq.source import is_stream
+from mgw.links.rabbitmq.source_plan import SourcePlan
 from mgw.transforms.errors import LinkRefused, QueueMissing
 
 __all__ = ["prepare"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pika import exceptions
@@ -15,16 +14,18 @@ from mgw.links.rabbitmq.end import End
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import Incoming, ack_frame
+from mgw.links.rabbitmq.job_queue import bind_job_queue, declare_job_queue
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.settings import Settings
+from mgw.links.rabbitmq.source_plan import SourcePlan
 from mgw.links.rabbitmq.stream_end import EMPTY, ShortStream, end_of
-from mgw.transforms.amqp import HEADER_PREFIX, Rules, decode
+from mgw.transforms.amqp import HEADER_PREFIX, decode
 from mgw.transforms.amqp.identity import content_digest, message_key
 from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 
-__all__ = ["RabbitSource", "SourcePlan", "bind_job_queue", "declare_job_queue", "is_stream", "job_queue"]
+__all__ = ["RabbitSource", "is_stream"]
 
 _LOGGER = logging.getLogger("mgw.rabbitmq")
 
@@ -33,48 +34,6 @@ _PARTITION = "0"  # a stream is one log
 _SILENCE = 60.0  # seconds without a message after which a stream is asked whether it has one
 _ANSWER_SECONDS = 2.0  # in which it hands it out
 _NEVER = 2**63  # no stream reaches that offset
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePlan:
-    """What to read and how. ``queue`` is read; for a topic job it is declared and bound to ``exchange`` first."""
-
-    queue: str
-    exchange: str | None
-    routing_key: str
-    queue_type: str  # auto, classic, quorum, stream
-    prefetch: int
-    exclusive: bool
-    stream_offset: str
-    priority: int  # among the consumers of the queue
-    rules: Rules
-    unique_ids: bool = False  # publishers give message ids that are unique in this queue
-    dead_letters: bool = False  # messages may leave the queue unacknowledged
-
-    @property
-    def needs_log(self) -> bool:
-        """Whether a receiving log raises what the job can promise, unless the queue is a stream."""
-        return not self.unique_ids and not self.dead_letters
-
-
-def job_queue(use: JobUse) -> str:
-    """Name of the durable queue that collects for a topic job."""
-    return f"MGW_{use.job}"
-
-
-def declare_job_queue(session: Session, plan: SourcePlan) -> int:
-    """Declare the queue of a topic job; what is there already stays as it is. Returns how many consumers it has."""
-    kind = "quorum" if plan.queue_type == "quorum" else "classic"
-    with session.calling("connect"):
-        session.channel.exchange_declare(plan.exchange, passive=True)
-        made = session.channel.queue_declare(plan.queue, durable=True, arguments={"x-queue-type": kind})
-    return int(made.method.consumer_count)
-
-
-def bind_job_queue(session: Session, plan: SourcePlan) -> None:
-    """Have the exchange give the queue of a topic job its messages."""
-    with session.calling("connect"):
-        session.channel.queue_bind(plan.queue, plan.exchange, plan.routing_key)
 
 
 def is_stream(session: Session, queue: str) -> bool:
