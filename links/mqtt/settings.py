@@ -40,7 +40,7 @@ class Settings:
     @property
     def several(self) -> bool:
         """Whether the link names more than one node; each may keep sessions of its own."""
-        return len(self.nodes.all) > 1
+        return self.nodes.several
 
     @property
     def place(self) -> str:

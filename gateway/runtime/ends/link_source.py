@@ -428,9 +428,11 @@ def _all_fitted(batch: Batch, fit: Fit) -> list[Kept] | None:
 
 def keys_of(received: Received) -> list[str]:
     """The keys that a batch brings. Not those of what was refused: it may be sent back to its source under its id."""
-    stored = {entry.key for entry in received.kept}
-    refused = {each.key for each in received.refused} - stored
-    return [key for key in received.batch.ids or () if key is not None and key not in refused]
+    keys = [key for key in received.batch.ids or () if key is not None]
+    if not received.refused:
+        return keys
+    refused = {each.key for each in received.refused} - {entry.key for entry in received.kept}
+    return [key for key in keys if key not in refused]
 
 
 def without_known(kept: Sequence[Kept], fresh: set[str], counts: Counts) -> list[Kept]:
