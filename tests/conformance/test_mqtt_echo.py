@@ -83,6 +83,8 @@ def test_promise_is_exact_but_for_a_crash_of_the_broker(broker: Mosquitto) -> No
     assert report.note.startswith("a crash of the broker loses what came after its last save")
     plain = link_to(broker.port, log=None).verify(use, Direction.OUTBOUND)
     assert (plain.level, "no outbound_log_queue" in plain.note) == (Guarantee.AT_LEAST_ONCE, True)
+    through = link.verify(replace(use, through=True), Direction.OUTBOUND)
+    assert (through.level, "from link to link" in through.note) == (Guarantee.AT_LEAST_ONCE, True)
 
 
 def test_without_mqtt_5_the_note_says_why_there_is_no_log(broker: Mosquitto) -> None:

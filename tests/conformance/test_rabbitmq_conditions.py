@@ -239,6 +239,17 @@ def test_nothing_is_sent_in_transactions_to_what_may_be_a_quorum_queue(bench: Ma
             assert ("AMQP_QueueType" in report.note) is (level is TWICE)
 
 
+def test_log_queues_prove_nothing_on_several_nodes(bench: ManagedBench) -> None:
+    """The record may be on a node that lives; its messages, or acknowledgements, may be on one that died."""
+    port = bench.server.port
+    several = bench.linked("", attributes={"hosts": f"127.0.0.1:{port},localhost:{port}"})
+    for kind, direction, level in (("classic", OUT, TWICE), ("classic", IN, EXACT), ("quorum", IN, TWICE)):
+        bench.template.queue_type = kind
+        report = bench.report(bench.template.queue(), direction, several)
+        assert report.level is level, report
+        assert ("several nodes" in report.note) is (level is TWICE)
+
+
 def test_a_dead_connection_is_closed_over_the_management_api(bench: ManagedBench) -> None:
     queue = bench.template.queue()
     bench.fill(queue, *(b"%d" % number for number in range(1200)))
@@ -416,7 +427,9 @@ def test_a_link_that_asks_again_gives_the_broker_little_to_complain_about(bench:
         return [bench.link.verify(use, direction) for use in uses for direction in (IN, OUT)]
 
     first = ask()
-    eventually(lambda: complaints() == [5, 2], what="is it a stream? and what a quorum queue with no arguments has not")
+    eventually(
+        lambda: complaints() == [5, 2], what="is it a stream? the quorum queue's two arguments; the type of the other"
+    )
     assert ask() == first
     assert ask() == first
     eventually(lambda: complaints() == [9, 2], what="one for each time the quorum queue is asked for")

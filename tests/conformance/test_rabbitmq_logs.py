@@ -298,6 +298,22 @@ def test_what_a_quorum_queue_refuses_is_not_taken_for_stored(bench: Bench) -> No
     assert 0 < sum(confirmed) <= bench.count(queue)
 
 
+def test_a_queue_made_again_as_a_quorum_queue_gets_no_transaction(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use = bench.use(queue)
+    assert bench.link.verify(use, Direction.OUTBOUND).level is Guarantee.EXACT_UNLESS_BROKER_CRASH
+    with publishing(bench.link.destination(use)) as destination:
+        send(destination, 1, b"m")
+        bench.channel.queue_delete(queue)
+        bench.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+        bench.link.verify(use, Direction.OUTBOUND)  # as every minute
+        with pytest.raises(LinkUnavailable, match="cannot be written to in transactions"):
+            send(destination, 2, b"m")
+    with publishing(bench.link.destination(use)) as destination:
+        send(destination, 2, b"m")
+    assert bench.count(queue) == 1
+
+
 @pytest.mark.parametrize("arguments", [{}, {"x-max-length": 1}, {"x-max-length": 2, "x-queue-type": "quorum"}])
 def test_log_queue_that_keeps_more_or_less_is_refused(bench: Bench, arguments: dict[str, object]) -> None:
     use = bench.use(bench.template.queue(), logs=False)

@@ -432,8 +432,9 @@ def test_topic_job_collects_while_disconnected_until_it_is_forgotten(template: R
 
 def test_the_own_queue_of_a_topic_job_has_one_reader(template: RabbitTemplate) -> None:
     """Jobs of two hubs with one name would share the queue, and each would miss what the other one gets."""
-    exchange = unique("exchange")
-    template.channel.exchange_declare(exchange, "topic", durable=True)
+    exchange, unbound = unique("exchange"), unique("exchange")
+    for name in (exchange, unbound):
+        template.channel.exchange_declare(name, "topic", durable=True)
     source = topic(f"{exchange}/#", AMQP_QueueType=template.queue_type)
     use = use_of(source)
     link = template.link()
@@ -442,6 +443,13 @@ def test_the_own_queue_of_a_topic_job_has_one_reader(template: RabbitTemplate) -
         with pytest.raises(LinkUnavailable, match="somebody else reads") as refusal:
             elsewhere.connect({})
         assert "another hub may have a job of this name" in refusal.value.cause
+        other = replace(use, hub_id="another", endpoint=topic(f"{unbound}/#", AMQP_QueueType=template.queue_type))
+        link.verify(other, Direction.INBOUND)
+        with pytest.raises(LinkUnavailable):
+            link.source(other).connect({})
+        link.forget(other, Direction.INBOUND)
+        with writing(link, Pair(source, topic(f"{unbound}/key", AMQP_Mandatory="FALSE"))) as writer:
+            writer.deliver(*numbered(1, 99))  # of what this job never subscribed to
         with writing(link, Pair(source, topic(f"{exchange}/key"))) as writer:
             writer.deliver(*numbered(3))
         assert [body_bytes(delivery.message) for delivery in reader.collect(3)] == numbers(3)
