@@ -23,6 +23,7 @@ class Skeleton:
         source: name of the queue or topic in the foreign system that an inbound job reads.
         target: the one that an outbound job writes.
         reads, writes: guarantee of jobs that read the source, or write the target, once the link is prepared.
+        through: guarantee of jobs that write the target from link to link; empty: as ``writes``.
         domain: that of the foreign queues; it may be empty.
         options: YAML value of the options of the source.
         create: command that makes a queue or topic in the foreign system, by its name; none: nothing has to be made.
@@ -37,6 +38,7 @@ class Skeleton:
     rights: str
     may_read: Sequence[str]
     may_write: Sequence[str]
+    through: str = ""
     domain: str = ""
     options: str = ""
     create: Mapping[str, str] = field(default_factory=dict)

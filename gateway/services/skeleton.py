@@ -37,7 +37,7 @@ def skeleton(source: str, target: str, *, tls: bool = False) -> str:
     """
     here, there = _spec(source), _spec(target)
     first, second = _of(here), _of(there)
-    through = max(first.reads, second.writes, key=lambda level: Guarantee(level).rank)
+    through = max(first.reads, second.through or second.writes, key=lambda level: Guarantee(level).rank)
     secure = "--tls " if tls else ""
     return "\n".join(
         [

@@ -398,7 +398,7 @@ class MqttLink:
         echo = self._echo(use, rules)
         if echo is not None and use.through:
             return Guarantee.AT_LEAST_ONCE, [
-                f"{again}: from link to link a confirmed batch may not yet be in the sending log when the agent dies"
+                f"{again}; from link to link that is done with a batch whose record was not in the sending log yet"
             ]
         if echo is None:
             return Guarantee.AT_LEAST_ONCE, [f"{again} (no outbound_log_queue){prepared_by(self.config.name)}"]

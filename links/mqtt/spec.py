@@ -213,6 +213,7 @@ SPEC = LinkSpec(
         ),
         reads=Guarantee.EXACT_UNLESS_BROKER_CRASH,
         writes=Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        through=Guarantee.AT_LEAST_ONCE,
         source="orders/#",
         target="copy/orders",
         domain="topic",

@@ -97,7 +97,7 @@ def test_the_example_carries_messages_as_it_promises(mgw: Mgw, secured: Secured,
     place = f"{name}-{form}"
     mgw.environ |= _environ(secured, name, place)
     text = _of_form(FILES[name], form)
-    promised = dict(re.findall(r"^  (\w+): \{type: .*\}  # guarantee: (exact[\w-]*)$", text, re.MULTILINE))
+    promised = dict(re.findall(r"^  (\w+): \{type: .*\}  # guarantee: ([\w-]+)$", text, re.MULTILINE))
     assert len(promised) == (2 if form == "queue" else 1)
     bodies = [f"{place} {number} {uuid.uuid4()}".encode() for number in range(_COUNT)]
 

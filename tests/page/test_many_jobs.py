@@ -73,6 +73,34 @@ def test_the_page_of_five_hundred_jobs_is_quick_and_its_refresh_does_not_hold_th
         assert browser.run("return Math.max(...seen)") < 500  # ms, on a machine with other things to do
 
 
+def test_a_page_whose_answers_take_long_stays_fresh(many: Hub, browser: Browser) -> None:
+    with page_of(many, browser):
+        browser.open("/links")
+        browser.run(
+            "window.fresh = 0; document.addEventListener('mgw:fresh', () => { fresh += 1; });"
+            "const quick = window.fetch;"
+            "const rest = () => new Promise((go) => setTimeout(go, 2600));"
+            "window.fetch = async (...asked) => { await rest(); return quick(...asked); };"
+        )
+        eventually(lambda: browser.run("return fresh") > 2, deadline=60, what="refreshes")
+
+
+def test_a_page_that_gets_no_answer_says_so_and_asks_again(many: Hub, browser: Browser) -> None:
+    with page_of(many, browser):
+        browser.open("/links")
+        browser.run(
+            "window.fresh = 0; document.addEventListener('mgw:fresh', () => { fresh += 1; });"
+            "AbortSignal.timeout = () => { const own = new AbortController(); setTimeout(() => own.abort(), 500);"
+            " return own.signal; };"  # 500 ms for the 30 s of the page
+            "window.quick = window.fetch;"
+            "window.fetch = (_, how) => new Promise((_, fail) => how.signal.addEventListener('abort', fail));"
+        )
+        browser.wait_for("not fresh: no answer since")
+        browser.run("window.fetch = window.quick")
+        eventually(lambda: browser.run("return fresh") > 0, deadline=60, what="a refresh")
+        assert "not fresh" not in browser.text
+
+
 def test_however_many_look_the_hub_is_read_once_a_second(many: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     board = Board(many, HubProbes(many))
     board.latest()

@@ -6,6 +6,7 @@
   const main = document.getElementById("main");
   const pulse = document.getElementById("pulse");
   const every = 2000; // ms
+  const patience = 30000; // ms until an answer counts as lost
   const slice = 30; // ms of work on the page without a pause
   let timer = 0, asked = Date.now(), busy = false, told = false, again = false, lost = 0, due = Infinity, stream = null, streams = false;
 
@@ -87,13 +88,15 @@
   const say = (text) => { if (pulse && pulse.textContent !== text) pulse.textContent = text; };
 
   const refresh = async () => {
+    clearTimeout(timer);
+    due = Infinity; // also while one is under way: what is due and never done would hold up all that follow
     if (busy) { again = true; return; }
     busy = true;
     asked = Date.now();
-    due = Infinity;
     const wanted = location.href, live = main.hasAttribute("data-live");
     try {
-      const answer = await fetch(wanted, {headers: {"X-Part": "main", "Accept": "text/html"}, redirect: "manual"});
+      const headers = {"X-Part": "main", "Accept": "text/html"};
+      const answer = await fetch(wanted, {headers, redirect: "manual", signal: AbortSignal.timeout(patience)});
       if (answer.type === "opaqueredirect") { location.reload(); return; }
       const text = await answer.text();
       if (!answer.ok) throw new Error(String(answer.status));
