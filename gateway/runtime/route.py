@@ -274,7 +274,7 @@ class Route:
             self._publish(batch, forms)
 
     def _publish(self, batch: Any, forms: Sequence[Any]) -> None:
-        if getattr(batch, "expired", None) and self._destination.logged and not self._part_from_expired(batch):
+        if self._destination.logged and not self._part_from_unsent(batch):
             return
         self._destination.write(batch, forms)
 
@@ -411,8 +411,8 @@ class Route:
     def _keep(self, finished: Sequence[Any]) -> None:
         """Complete what the destination has and nothing else, where the rest of it is refused."""
 
-    def _part_from_expired(self, batch: Any) -> bool:  # noqa: ARG002  here nothing is sent without the rest
-        """What has expired leaves a plan before the rest is sent; whether there is a rest."""
+    def _part_from_unsent(self, batch: Any) -> bool:  # noqa: ARG002  here nothing is sent without the rest
+        """What has expired or is refused leaves a plan before the rest is sent; whether there is a rest."""
         return True
 
     def _take_back(self, plans: Sequence[Any]) -> None:

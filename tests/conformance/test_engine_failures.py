@@ -13,7 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, Activity, AgentStatus
+from mgw.gateway.ledger import check
 from mgw.gateway.runtime.agent import Agent
+from mgw.gateway.runtime.ends.hub_source import HubSource
+from mgw.gateway.runtime.in_flight import Flight
 from mgw.gateway.services.daemon import PROCEDURES
 from mgw.gateway.state import catalog, lease, run_state
 from mgw.links.contract import Batch, Encoded
@@ -103,6 +106,43 @@ def test_a_refused_message_that_goes_back_to_its_source_is_not_taken_for_known(
         eventually(lambda: broker.queue("SRC").messages == [], what="all settled")
         eventually(lambda: gateway.job("inj")["PROPAGATED_TOTAL"] == 2)
     assert sorted(bodies(gateway.browse("H"))) == ["no json", '{"f":50,"c":18}']
+
+
+def test_a_message_refused_in_a_plan_that_was_sent_is_not_taken_for_sent_by_another_transformation(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sending log proves the plan, of which the refused message was no part when it was sent."""
+    for name in ("Q", "BAD"):
+        gateway.queue(name)
+    broker.queue("DST")
+    gateway.admin.alter_msgsystem_link("mem", {"outbound_log_queue": "SENT"})
+    gateway.admin.register_foreign_queue("DST", "mem")
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
+    gateway.admin.create_job("out", "OUTBOUND", "Q", "DST@mem", exception_queue="BAD", transformation="c")
+    gateway.enqueue("Q", [Message(body=body) for body in ('{"f":50}', "no json", '{"f":41}')])
+
+    real = HubSource.complete
+
+    def away(source: HubSource, conn: sa.Connection, finished: Sequence[Flight], *more: Any) -> None:
+        if any(flight.consumed for flight in finished):
+            raise HubUnavailable("the hub is away", cause="test")
+        real(source, conn, finished, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HubSource, "complete", away)
+        with gateway.run():
+            eventually(lambda: len(broker.queue("DST").messages) == 2)
+            eventually(lambda: "the hub is away" in str(gateway.job("out")["LAST_ERROR_MSG"]))
+    assert gateway.plans("out") != []
+    gateway.admin.alter_transformation("c", definition={"set": {"priority": "3"}})
+    with gateway.run():
+        eventually(lambda: gateway.plans("out") == [])
+    assert bodies(gateway.browse("BAD")) == ["no json"]
+    assert bodies(broker.queue("DST").messages) == ['{"f":50,"c":18}', '{"f":41,"c":9}']
+    assert (gateway.job("out")["PROPAGATED_TOTAL"], gateway.job("out")["EXCEPTIONQ_TOTAL"]) == (2, 1)
+    (job,) = gateway.admin.list_jobs()
+    with gateway.hub.read() as conn:
+        assert check.reconcile(conn, job, gateway.hub.hub_id).offences == []
 
 
 def test_a_job_starts_though_the_hub_is_away_when_its_thread_begins(
