@@ -63,6 +63,10 @@ class PlanningRoute(Route):
         self._sequence += len(plans)
         self._tell(stored)
 
+    def _load(self, *, first: bool = False) -> None:
+        self._untaken = None  # its plan is among those that are left
+        super()._load(first=first)
+
     def _send(self, planned: Sequence[Any]) -> None:
         super()._send(planned)
         self._fail_at_last()
