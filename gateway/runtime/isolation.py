@@ -367,9 +367,13 @@ class IsolatingRoute(PlanningRoute):
             self._return(conn, old, now)
             if plans:
                 run_state.add_plans(conn, job_id, plans, token=context.token, now=now)
+                self._renumbered(conn, plans)
         self._sequence += len(plans)
         counts.add(stored.counts)
         return plans
+
+    def _renumbered(self, conn: Any, plans: Sequence[Plan]) -> None:
+        """Messages of old plans are in these now."""
 
     def _return(self, conn: Any, old: Sequence[Plan], now: float) -> None:
         if not old:

@@ -75,6 +75,9 @@ class ParkingRoute(IsolatingRoute):
             source.look_at = context.clock.monotonic() + source.wait_for_parked(context.job.poll_seconds)
         return min(wait, max(0.0, source.look_at - context.clock.monotonic()))
 
+    def _renumbered(self, conn: Any, plans: Sequence[Plan]) -> None:
+        self._source.renumbered(conn, plans)
+
     def _publish(self, batch: Any, forms: Sequence[Any]) -> None:
         if not batch.parked or self._part_from_parked(batch):
             super()._publish(batch, forms)

@@ -33,6 +33,7 @@ __all__ = [
     "messages",
     "precede",
     "remove",
+    "renumber",
 ]
 
 PARKED, TRYING, PASSED = "PARKED", "TRYING", "PASSED"
@@ -43,6 +44,7 @@ _LAST = "SELECT coalesce(max(number), 0) FROM gw_parked WHERE job_id = ?"
 _INSERT = f"INSERT INTO gw_parked (job_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _STATE = "UPDATE gw_parked SET state = ? WHERE job_id = ? AND number = ?"
 _HEAD = "UPDATE gw_parked SET head = ?, sequence = ? WHERE job_id = ? AND number = ?"
+_SEQUENCE = "UPDATE gw_parked SET sequence = ? WHERE job_id = ? AND number = ?"
 _FAILED = """UPDATE gw_parked SET state = ?, attempts = ?, reason = ?, error_number = ?, next_attempt = ?
               WHERE job_id = ? AND number = ?"""
 _COUNTS = "SELECT sequence, length(message_ids) / 8 FROM gw_plan WHERE job_id = ? AND sequence < 0"
@@ -131,6 +133,11 @@ def precede(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:
     db = Db(conn)
     db.run(_HEAD, (entry.head, entry.sequence, job_id, entry.number))
     end_attempt(conn, job_id, entry)
+
+
+def renumber(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:
+    """The plans of what goes before the first message of a key got new numbers, the last one that of ``entry``."""
+    Db(conn).run(_SEQUENCE, (entry.sequence, job_id, entry.number))
 
 
 def begin_attempt(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:

@@ -17,7 +17,7 @@ from mgw.gateway.state import parked, run_state
 from mgw.gateway.state.parked import PARKED, ParkedKey
 from mgw.gateway.state.run_state import Plan
 from mgw.links.memory.broker import MemoryBroker
-from mgw.transforms.errors import AdminError, HubUnavailable
+from mgw.transforms.errors import AdminError, Blame, DeliveryRejected, HubUnavailable, LinkUnavailable
 from mgw.transforms.message import Message
 from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, gateway_on
@@ -305,6 +305,24 @@ def test_what_was_planned_before_a_message_that_is_parked_goes_before_it(
         release(gateway.admin, "out", by="me")
         eventually(all_of(gateway, broker, 6))
     assert of_key(broker, "a") == [n if n != 2 + head else "bad" for n in range(4)] + [4]
+
+
+def test_what_goes_before_a_parked_message_does_so_though_plans_are_divided_and_the_broker_is_away(
+    gateway: Gateway, broker: MemoryBroker, subscribers: bool
+) -> None:
+    """Plans that are divided get new numbers."""
+    send(gateway, *(("a", n if n != 2 else "bad") for n in range(4)))
+    _crashed(gateway, "MGW_out" if subscribers else None, 0)
+    broker.fail_next("publish", DeliveryRejected("refused", cause="test").blamed(Blame.UNKNOWN), 2)
+    broker.fail_next("publish", LinkUnavailable("away", cause="test", operation="publish"))
+    with gateway.run():
+        eventually(lambda: any("away" in text and "failure" in text for text in gateway.events()))
+        eventually(lambda: of_key(broker, "a") == [0, 1], what="what goes before")
+        eventually(lambda: keys(gateway) == {"a": 2})
+        mend(gateway)
+        release(gateway.admin, "out", by="me")
+        eventually(all_of(gateway, broker, 4))
+    assert of_key(broker, "a") == [0, 1, "bad", 3]
 
 
 def test_what_goes_before_a_parked_message_and_fails_is_the_first_one_then(

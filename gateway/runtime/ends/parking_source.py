@@ -56,7 +56,7 @@ class ParkingSource(HubSource):
         self._keys: dict[str, ParkedKey] = {}
         self._new: set[str] = set()  # keys of messages that could not be converted just now
         self._heads: dict[int, ParkedKey] = {}  # that are tried
-        self._before: set[int] = set()  # messages that go before the first one of their key; see the module
+        self._before: dict[int, str] = {}  # messages that go before the first one of their key, with it; see the module
         self._number = 0  # of parked messages
         self._together = False  # the batch is converted as long as nothing fails
         self.look_at = -math.inf  # monotonic time
@@ -81,9 +81,10 @@ class ParkingSource(HubSource):
         self.look_at = -math.inf
         for planned in found[1] if self._keys else ():
             for message_id, message in planned.claimed:
-                entry = self._keys.get(self._key_of(message) or "")
+                key = self._key_of(message) or ""
+                entry = self._keys.get(key)
                 if entry is not None and planned.plan.sequence <= entry.sequence:
-                    self._before.add(message_id)
+                    self._before[message_id] = key
         return found
 
     def _know(self, keys: Sequence[ParkedKey]) -> None:
@@ -192,6 +193,20 @@ class ParkingSource(HubSource):
         self.look_at = -math.inf
         return events
 
+    def renumbered(self, conn: sa.Connection, plans: Sequence[Plan]) -> None:
+        """Plans got new numbers, in the transaction that is open.
+
+        What goes before the first message of its key is known by the number of its plan.
+        """
+        latest: dict[str, int] = {}
+        for plan in plans if self._before else ():
+            latest |= {key: plan.sequence for number in plan.ids if (key := self._before.get(number)) is not None}
+        for key, sequence in latest.items():
+            entry = self._keys.get(key)
+            if entry is not None and entry.sequence < sequence:
+                entry.sequence = sequence
+                parked.renumber(conn, self._context.job.id, entry)
+
     def _precedes(self, key: str, message_id: int) -> bool:
         """Whether a message goes before the first one of its key, which is parked."""
         found = self._keys.get(key)
@@ -205,7 +220,9 @@ class ParkingSource(HubSource):
         """See :class:`HubSource`."""
         super().complete(conn, finished, stored, now)
         if self._before:
-            self._before.difference_update(*(flight.ids for flight in finished))
+            for flight in finished:
+                for number in flight.ids:
+                    self._before.pop(number, None)
         if self._heads:
             done = [number for flight in finished for number in flight.ids]
             passed = [self._heads[number].number for number in done if number in self._heads]
