@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from mgw.links.contract import Direction, JobUse, Link
 
-__all__ = ["AskPlace", "KnowsPlace", "Place", "PlaceByAddress", "nowhere", "place_of"]
+__all__ = ["AskPlace", "KnowsPlace", "Place", "nowhere", "place_of"]
 
 
 class Place(NamedTuple):
@@ -41,12 +41,6 @@ class Place(NamedTuple):
         """Whether what is known of ``other`` does not hold here: it is elsewhere, or has another log. A log that the
         job begins to keep changes nothing."""
         return self.elsewhere(other) or (bool(other.log) and self.log != other.log)
-
-
-class PlaceByAddress(Place):
-    """A place whose messaging system does not say which one it is. What is known of it holds at its address alone."""
-
-    __slots__ = ()
 
 
 #: Asks where an end of a job is; None: nobody can say it.

@@ -7,8 +7,7 @@ The hub keeps, for each end of a job, the place where it was connected last. Whe
 * The sending log of the new place is asked about the batches in doubt like that of the old one. Those that it does not
   have are sent again, for the old place cannot be asked any more: they may be at both, and the job says so.
 
-Where a messaging system does not say which one it is, its link decides what is worth something there: what holds at an
-address alone (:class:`mgw.links.place.PlaceByAddress`) is put aside and taken up again like that of a known system.
+Where a messaging system does not say which one it is, its link decides what is worth something there.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mgw.gateway.observe.events import DestinationMoved, Event, LogChanged, Sour
 from mgw.gateway.state import run_state
 from mgw.gateway.state.run_state import JobRow
 from mgw.links.contract import RESUME, GuaranteeReport, Mark
-from mgw.links.place import Place, PlaceByAddress
+from mgw.links.place import Place
 
 __all__ = ["arrive_at_source", "arrive_at_target", "noted", "positions_at"]
 
@@ -67,7 +66,7 @@ def arrive_at_source(conn: sa.Connection, job: JobDef, place: Place, *, now: flo
         return None
     known, names = place.system and before.system, (str(before.place), str(place))
     held, found = run_state.load_positions(conn, job_id), _left(entries, place)
-    if known or isinstance(place, PlaceByAddress):
+    if known:
         marks += _exchanged(before.place, held, place, found)
         record_break(conn, job_id, source_moved(*names), now=now)
     run_state.write_marks(conn, job_id, marks, now=now)
@@ -77,10 +76,8 @@ def arrive_at_source(conn: sa.Connection, job: JobDef, place: Place, *, now: flo
 
 
 def _exchanged(before: Place, held: dict[str, str], place: Place, found: dict[str, str] | None) -> list[Mark]:
-    aside = Mark(_left_at(before), json.dumps({"place": before.name, "positions": held}))
-    if found is None and isinstance(place, PlaceByAddress):
-        return [aside]  # it may be the same system at another address: its link goes on from what is there
-    marks = [*(Mark(name, None) for name in held), aside]
+    marks = [Mark(name, None) for name in held]
+    marks.append(Mark(_left_at(before), json.dumps({"place": before.name, "positions": held})))
     if found is not None:
         marks.append(Mark(_left_at(place), None))
         marks += [Mark(name, value) for name, value in found.items()]

@@ -60,7 +60,7 @@ from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.nodes import Nodes, nodes_of
 from mgw.links.options import parse
-from mgw.links.place import Place, PlaceByAddress
+from mgw.links.place import Place
 from mgw.links.tls import Tls
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
 from mgw.transforms.mqtt import Inbound, Outbound
@@ -132,7 +132,7 @@ class MqttLink:
     def place(self, use: JobUse, direction: Direction) -> Place:
         """See :class:`mgw.links.place.KnowsPlace`. A broker does not say which one it is."""
         if direction is Direction.INBOUND:
-            return PlaceByAddress(f"{self._settings.place}, session {self._client_id(use, 'in')}")
+            return Place(f"{self._settings.place}, session {self._client_id(use, 'in')}")
         echo = self._echo(use, self._outbound(use))
         return Place(self._settings.place, log="" if echo is None else f"log topic {echo.record_topic}")
 

@@ -194,34 +194,3 @@ def test_what_was_stored_and_not_acknowledged_is_recognised_when_the_link_comes_
             assert arrivals.complete(range(80)) == Counter(range(80))
             assert offences(gateway, line) == []
     feed.close()
-
-
-def test_what_an_mqtt_job_stored_and_did_not_acknowledge_is_recognised_when_its_link_comes_back(
-    gateway: Gateway, mosquitto: Mosquitto, second_mosquitto: Mosquitto
-) -> None:
-    """What the hub knows of a session is kept, though a broker does not say which one it is."""
-    line = Line(gateway, mosquitto)
-    feed = line.feed(mosquitto)
-    with (
-        Arrivals(line.outlet(mosquitto), line.outlet(second_mosquitto)) as arrivals,
-        another_address(mosquitto) as way,
-    ):
-        gateway.admin.disable_job(line.written)
-        line.move(way.where)
-        with gateway.run():
-            line.await_activations(1)
-            way.proxy.stall(answers=False)  # messages still come, acknowledgements do not go
-            feed.publish([Numbered(at, at % LANES, b"%d" % at, None) for at in range(30)])
-            eventually(lambda: line.carried(line.read) == 30, deadline=60, what="messages that are not acknowledged")
-            line.move(address(second_mosquitto))
-            line.await_activations(2)
-            way.proxy.cut()
-            way.proxy.resume()
-            line.move(way.where)
-            line.await_activations(3)
-            gateway.admin.enable_job(line.written)
-            feed.publish([Numbered(at, at % LANES, b"%d" % at, None) for at in range(30, 40)])
-            assert arrivals.complete(range(40)) == Counter(range(40))
-            assert gateway.job(line.read)["SUPPRESSED_TOTAL"] == 30
-            assert offences(gateway, line) == []
-    feed.close()
