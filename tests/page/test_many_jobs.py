@@ -19,6 +19,7 @@ from tests.support.browser import Browser
 from tests.support.waiting import eventually
 
 JOBS = 500
+_COUNTED = "window.fresh = 0; document.addEventListener('mgw:fresh', () => { fresh += 1; });"
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +78,7 @@ def test_a_page_whose_answers_take_long_stays_fresh(many: Hub, browser: Browser)
     with page_of(many, browser):
         browser.open("/links")
         browser.run(
-            "window.fresh = 0; document.addEventListener('mgw:fresh', () => { fresh += 1; });"
-            "const quick = window.fetch;"
+            _COUNTED + "const quick = window.fetch;"
             "const rest = () => new Promise((go) => setTimeout(go, 2600));"
             "window.fetch = async (...asked) => { await rest(); return quick(...asked); };"
         )
@@ -89,8 +89,8 @@ def test_a_page_that_gets_no_answer_says_so_and_asks_again(many: Hub, browser: B
     with page_of(many, browser):
         browser.open("/links")
         browser.run(
-            "window.fresh = 0; document.addEventListener('mgw:fresh', () => { fresh += 1; });"
-            "AbortSignal.timeout = () => { const own = new AbortController(); setTimeout(() => own.abort(), 500);"
+            _COUNTED
+            + "AbortSignal.timeout = () => { const own = new AbortController(); setTimeout(() => own.abort(), 500);"
             " return own.signal; };"  # 500 ms for the 30 s of the page
             "window.quick = window.fetch;"
             "window.fetch = (_, how) => new Promise((_, fail) => how.signal.addEventListener('abort', fail));"
