@@ -19,7 +19,7 @@ __all__ = ["RECEIVE", "Wire", "blame_of"]
 
 RECEIVE = 256 * 1024  # bytes read at once
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
-_GOODBYE = 1.0  # seconds
+_GOODBYE = 3.0  # seconds; a broker on a loaded machine needs more than one for the acknowledgements of a full window
 _TAKEN_OVER = 0x8E
 _REFUSALS = frozenset((0x86, 0x87, 0x8A, 0x98, _TAKEN_OVER))
 _REJECTIONS = frozenset((0x81, 0x82, 0x90, 0x93, 0x95, 0x97, 0x99, 0x9A, 0x9B))
@@ -304,7 +304,7 @@ class Wire:
         )
 
     def close(self) -> None:
-        """Say goodbye and close, in about a second at most. Idempotent, never raises.
+        """Say goodbye and close, in about three seconds at most. Idempotent, never raises.
 
         Waits until the broker has closed its end: only then has it seen the last acknowledgements. Mosquitto reads one
         packet of a connection at a time, and a new CONNECT of the same client id overtakes what still waits there.

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,6 +92,28 @@ def test_stored_messages_that_come_again_are_marked_as_duplicates(broker: Mosqui
     assert [d.duplicate for d in again] == [True] * 4 + [False] * 4
     assert all(d.redelivered for d in again)
     reader.source.close()
+
+
+def test_a_broker_that_is_slow_to_take_the_last_acknowledgements_is_waited_for(broker: Mosquitto) -> None:
+    """At another address nothing else proves that they were stored."""
+    use, end = use_of(pair_of(unique("slow")).source), b"end"
+    pair = Pair(use.endpoint, use.endpoint)
+    with TcpProxy(broker.host, broker.port) as proxy, writing(link_to(broker.port), pair) as writer:
+        reader = KeepingReader(link_to(proxy.port), use).connect()
+        writer.deliver(*[Message(b"%d" % number) for number in range(20)])
+        batches = reader.batches(20, settle=False)
+        proxy.stall(answers=False)
+        for batch in batches:
+            reader.settle(batch)
+        resumed = threading.Timer(1.8, proxy.resume)
+        resumed.start()
+        reader.source.close()
+        reader.source = link_to(broker.port).source(use)
+        reader.connect()
+        writer.deliver(Message(end))
+        assert reader.bodies(1) == [end]
+        reader.source.close()
+        resumed.join()
 
 
 @VERSIONS
