@@ -102,7 +102,7 @@ demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit th
 	@$(BIN)/python -m tests.demo_spark
 
 test: setup ## check style and types, prove each promise once on each broker and both databases
-test-all: setup ## check style and types, run every test: the same facts in every combination
+test-all: setup ## check style and types, run every test, and every fact in every combination
 test-rest: setup # what test-all runs and test does not: .ci/run runs test first, and then this
 test test-all test-rest:
 	@tally=$$(mktemp) said=$$(mktemp) started=$$SECONDS status=0

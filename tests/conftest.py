@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
-from tests.support.combinations import begins_first, is_long, is_one_more
+from tests.support.combinations import begins_first, is_left, is_long
 from tests.support.costs import measure
 from tests.support.memory import write_into_memory
 from tests.support.tally import count
@@ -78,13 +78,13 @@ def nothing_left_open() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that uses a server carries its marker, so that ``-m "not kafka"`` means what it says; so does one that
-    proves in one more combination what another proves. What takes longest begins."""
+    ``make test`` leaves to ``make test-all``. What takes longest begins."""
     servers = {"rabbitmq", "kafka", "mosquitto", "postgresql"}
     items.sort(key=lambda item: begins_first(item.nodeid))
     for item in items:
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
-        if is_one_more(item.nodeid):
+        if is_left(item.nodeid):
             item.add_marker(pytest.mark.matrix)
         for name in servers.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(name)

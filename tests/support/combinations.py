@@ -1,11 +1,11 @@
-"""Which tests ``make test`` leaves to ``make test-all``: facts in one more combination that take seconds each.
+"""Which tests ``make test``, for which somebody waits, leaves to ``make test-all``.
 
-A test stays in ``make test`` where it is the only proof of a promise on real brokers or on a database. What
-:mod:`tests.support.slow_repetitions` lists repeats a proof on another broker, another database or under another
-fault, and costs seconds. On PostgreSQL, a third of what both databases have to pass is enough; SQLite passes all of
-it in every run. The same holds for the second client of Kafka, and for the suite of the links where one broker passes
-it with several settings.
-Short ones say ``pytest.mark.matrix`` where they stand.
+What :mod:`tests.support.slow_repetitions` lists repeats a proof on another broker, another database or under another
+fault, and costs seconds. What :mod:`tests.support.costly` lists need not repeat anything: it costs more than a second
+of the processor. Of killed agents, killed brokers and cut connections one each stays, on each broker. On PostgreSQL,
+a third of what both databases have to pass is enough; SQLite passes nearly all of it in every run. The same holds for
+the second client of Kafka, and for the suite of the links where one broker passes it with several settings. Short ones
+say ``pytest.mark.matrix`` where they stand.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 import zlib
 
+from tests.support import costly
 from tests.support.slow_repetitions import LISTED
 
-__all__ = ["FIRST", "begins_first", "is_long", "is_one_more"]
+__all__ = ["FIRST", "begins_first", "is_left", "is_long", "is_one_more"]
 
 #: What takes minutes in a row begins: at the end, one process would work on it while the others have nothing to do.
 FIRST = (
@@ -59,15 +60,40 @@ EXAMPLES = (
 #: Tests of what only the tests use: brokers that are started, cut off and killed. make test-faults has them.
 OF_THE_SUPPORT = ("tests/conformance/test_support_brokers.py",)
 
-_LISTED = {file: frozenset(map(str.strip, names.strip().splitlines())) for file, names in LISTED.items()}
+
+class _Names:
+    """Tests by their names, read once.
+
+    Args:
+        listed: by file, a name in each line.
+    """
+
+    def __init__(self, listed: dict[str, str]) -> None:
+        self._of = {file: frozenset(map(str.strip, names.strip().splitlines())) for file, names in listed.items()}
+
+    def __contains__(self, nodeid: str) -> bool:
+        """Whether a test is listed: by its name or its case, with or without its class."""
+        file, _, rest = nodeid.partition("::")
+        if (names := self._of.get(file)) is None:
+            return False
+        name = re.sub(r"^(\w+::)*", "", rest)
+        return any(each in names for full in (rest, name) for each in (full, full.partition("[")[0]))
+
+
+_REPETITIONS = _Names(LISTED)
+_COSTLY = _Names(costly.LISTED)
+
+
+def is_left(nodeid: str) -> bool:
+    """Whether a test, by its id, is left to ``make test-all``."""
+    return nodeid in _COSTLY or is_one_more(nodeid)
 
 
 def is_one_more(nodeid: str) -> bool:
     """Whether a test, by its id, proves again what another one of ``make test`` proves."""
-    file, _, rest = nodeid.partition("::")
-    name = re.sub(r"^(\w+::)*", "", rest)
-    if {each for full in (rest, name) for each in (full, full.partition("[")[0])} & _LISTED.get(file, frozenset()):
+    if nodeid in _REPETITIONS:
         return True
+    rest = nodeid.partition("::")[2]
     if rest.partition("::")[0] in WHOLE or nodeid.startswith(ONLY_THERE):
         return False
     if nodeid.startswith(EXAMPLES):

@@ -72,7 +72,8 @@ def told(target: str, tallies: Iterable[Mapping[str, Mapping[str, int]]], second
     lines = [f"make {target}: {verdicts.total():,} tests in {minutes}: {counted}"]
     if left:
         places = ", ".join(f"{count} in {place}" for place, count in left.most_common())
-        lines.append(f"Only make test-all runs {left.total():,} more, the same facts in other combinations: {places}")
+        why = "which take longer or repeat a fact in another combination"
+        lines.append(f"Only make test-all runs {left.total():,} more, {why}: {places}")
     return lines
 
 

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import suites
-from tests.support.combinations import FIRST, OF_THE_SUPPORT, REPEATED, begins_first, is_long, is_one_more
+from tests.support import costly
+from tests.support.combinations import FIRST, OF_THE_SUPPORT, REPEATED, begins_first, is_left, is_long, is_one_more
 from tests.support.slow_repetitions import LISTED
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("file", LISTED)
-def test_every_test_that_is_listed_exists(file: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "listed"),
+    [pytest.param(file, all_of[file], id=file) for all_of in (LISTED, costly.LISTED) for file in all_of],
+)
+def test_every_test_that_is_listed_exists(file: str, listed: str) -> None:
     text = "".join(path.read_text("utf-8") for path in (ROOT / file, *(ROOT / "tests/conformance").glob("*_suite*.py")))
-    for name in map(str.strip, LISTED[file].strip().splitlines()):
+    for name in map(str.strip, listed.strip().splitlines()):
         assert re.search(rf"def {name.partition('[')[0].rpartition('::')[2]}\(", text), name
 
 
@@ -44,6 +48,15 @@ def test_what_begins_and_what_is_long_exists() -> None:
     wires = "tests/faults/test_faults_on_the_way.py::test_cutting_and_stalling_the_wire_loses_nothing"
     assert is_long(f"{wires}[wire-kafka-to-kafka]")
     assert not is_long(f"{wires}[wire-classic-to-hub]")
+
+
+def test_what_is_costly_is_left_but_not_long() -> None:
+    kills = "tests/faults/test_faults_on_the_way.py::test_killing_the_broker_loses_nothing"
+    assert is_left(f"{kills}[kill-broker-logged-to-logged]")
+    assert not is_long(f"{kills}[kill-broker-logged-to-logged]")
+    assert not is_left(f"{kills}[kill-broker-kafka-to-kafkalog]")
+    assert is_left("tests/cli/test_distribution.py::test_a_link_without_its_client_names_the_extra[kafka]")
+    assert not is_left("tests/unit/test_distribution.py::test_a_link_without_its_client_names_the_extra[kafka]")
 
 
 def test_files_are_sorted_as_a_whole() -> None:

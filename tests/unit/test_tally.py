@@ -47,7 +47,7 @@ def test_every_process_tells_what_it_ran_and_what_it_left(tmp_path: Path) -> Non
     assert one == several
     assert told("test", [one], 61) == [
         "make test: 3 tests in 1 min 1 s: 2 passed, 1 failed",
-        "Only make test-all runs 1 more, the same facts in other combinations: 1 in some",
+        "Only make test-all runs 1 more, which take longer or repeat a fact in another combination: 1 in some",
     ]
     assert told("test-rest", [second], 3) == ["make test-rest: 1 tests in 0 min 3 s: 1 passed"]
     (text, left) = told("test", [one, several], 0)
