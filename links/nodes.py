@@ -57,6 +57,7 @@ def hosts_field(more: str = "") -> Field:
         "Nodes of a cluster, host or host:port, separated by commas; port holds where one names none. A connection "
         "tries them in turn, each with the connect time-out, and begins with the one that answered last. hostname, if "
         f"set, is the first of them.{more}",
+        shown=True,
     )
 
 

@@ -122,8 +122,8 @@ COLUMN_TEXTS = {
     "OLDEST": "When the oldest of them was enqueued.",
     "MGW_AUDIT.OBJECT_NAME": "What was changed.",
     "ACTIVITY": activity_text(),
-    "ACTIVITY_REASON": "Which limit blocks the job, or what does not move, since NOT_WORKING_SINCE; null unless it is "
-    "BLOCKED or STUCK.",
+    "ACTIVITY_REASON": "Which limit blocks the job, or what does not move, since NOT_WORKING_SINCE; or why a "
+    "STOPPED job does not start yet; else null.",
     "NODES": "Nodes to which the job is connected, host:port, where its links name several (`hosts`); null where they "
     "name one, and while it is not connected.",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",

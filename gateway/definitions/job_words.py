@@ -117,7 +117,8 @@ JOB_WORDS: tuple[JobWord, ...] = (
     JobWord(
         "STOPPED",
         "fine",
-        "its agent does not run it, or the window of its schedule is closed",
+        "its agent does not run it, or the window of its schedule is closed; or it waits until a removed job of its "
+        "name is cleaned up, as ACTIVITY_REASON says then",
         "start the agent: mgw run --agent AGENT; mgw outbound-schedules list shows windows",
         activity=True,
     ),

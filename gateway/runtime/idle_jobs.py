@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from contextlib import suppress
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.foreign_end import ForeignEnd
@@ -17,12 +18,13 @@ from mgw.gateway.observe.events import JobRemoved, Journalist
 from mgw.gateway.runtime.job_setup import setup_of
 from mgw.gateway.runtime.moves import positions_at
 from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.state import run_state
 from mgw.gateway.state.secrets import Secrets
 from mgw.links import registry
 from mgw.links.place import place_of
 from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.errors import GatewayError, HubError
 
 __all__ = ["IdleJobs"]
 
@@ -57,7 +59,7 @@ class IdleJobs:
         self._waiting: deque[JobDef] = deque()  # those of them without one, in order
         self._busy: set[str] = set()  # links at which a thread cleans up
         self._removers: list[threading.Thread] = []
-        self._kept_back: set[str] = set()  # names of jobs that wait until another of that name is removed
+        self._kept_back: dict[str, int] = {}  # jobs by name that wait until another of that name is removed
         self._released = False  # one of them may go on
         self._closed = False
         self._failed: float | None = None  # when something did, monotonic
@@ -87,18 +89,32 @@ class IdleJobs:
             removers = list(self._removers)
         for thread in removers:
             thread.join(max(0.0, end - self._clock.monotonic()))
+        with self._lock:
+            kept_back = list(self._kept_back.values())
+        for job_id in kept_back:
+            self._tell(job_id)
 
     def keeps_back(self, job: JobDef) -> bool:
         """Whether another job of that name is being removed. Both have the same names in the messaging system: what
-        this one made there would be removed with it."""
+        this one made there would be removed with it. The hub says why the job does not run."""
         name = key(job.name)
         with self._lock:
             self._drop_waiting(name, job.id)
-            found = any(key(other.name) == name and other.id != job.id for other in self._removing.values())
-            if found and name not in self._kept_back:
-                self._kept_back.add(name)
-                _LOGGER.warning("job %s waits: what a removed job of that name left is being cleaned up", job.name)
-        return found
+            others = [each for each in self._removing.values() if key(each.name) == name and each.id != job.id]
+            news = bool(others) and self._kept_back.get(name) != job.id
+            if news:
+                self._kept_back[name] = job.id
+        if news:
+            links = " and ".join(sorted(_links_of(others[0])))
+            reason = f"it waits until what a removed job of its name left at link {links} is cleaned up"
+            _LOGGER.warning("job %s does not run yet: %s", job.name, reason)
+            self._tell(job.id, reason)
+        return bool(others)
+
+    def _tell(self, job_id: int, reason: str = "") -> None:
+        """The hub says why a job does not run, or that nothing is in its way any more; not while it is away."""
+        with suppress(HubError), self._hub.write() as conn:
+            run_state.set_stop_reason(conn, job_id, reason)
 
     def _drop_waiting(self, name: str, job_id: int) -> None:
         """Job ``job_id`` has the name now: others that still wait for a thread are gone, removed with force."""
@@ -173,9 +189,11 @@ class IdleJobs:
                 self._busy -= _links_of(job)
                 if failure is not None:
                     self._failed = self._clock.monotonic()
-                if key(job.name) in self._kept_back:
-                    self._kept_back.discard(key(job.name))
-                    self._released = True
+                kept_back = self._kept_back.pop(key(job.name), None)
+            if kept_back is not None:
+                self._tell(kept_back)
+            with self._lock:
+                self._released = self._released or kept_back is not None
                 job = self._next()
                 if job is None:
                     self._removers.remove(threading.current_thread())

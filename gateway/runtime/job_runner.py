@@ -241,14 +241,20 @@ class JobRunner:
         names = " and ".join(f"link {end.link.name} ({end.link.type})" for end in setup.ends) or "the hub"
         _LOGGER.log(TRACE_LITE, "job %s connects to %s; %d failures", job.name, names, self._setbacks.failures)
         source, target = (None if end is None else engine.links.link(end.link) for end in (setup.source, setup.target))
+        exceptions = None
+        if setup.source is not None and setup.exception_use is not None:
+            exceptions = engine.links.without_logs(setup.source.link)
+
+        def promised() -> GuaranteeReport:
+            return weaken(setup.promised(source, target, exceptions), engine.hub)
 
         def note(report: GuaranteeReport) -> GuaranteeReport:
             return noted(report, engine.hub, job.id, engine.clock.now())
 
         def ask() -> GuaranteeReport:
-            return note(weaken(setup.promised(source, target), engine.hub))
+            return note(promised())
 
-        report = weaken(setup.promised(source, target), engine.hub)
+        report = promised()
         _LOGGER.log(TRACE_LITE, "job %s can promise %s; %s", self.name, report.level, report.note or "no reservation")
         self._check_required(report)
         route = engine.build(setup, source, target, cautious=self._cautious, losses=self._losses)

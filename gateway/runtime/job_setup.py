@@ -12,6 +12,7 @@ from mgw.gateway.definitions.job_options import park_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Snapshot, key
 from mgw.links.attempt import Attempt
 from mgw.links.contract import Direction, GuaranteeReport, JobUse, Link, LinkConfig, weakest
+from mgw.links.exception_guarantee import with_exceptions
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError
 from mgw.transforms.steps.registry import TransformationDefinition, with_steps
@@ -60,8 +61,12 @@ class JobSetup:
             needed[self.source.link.name] += 1
         return {end.link.name: (needed[end.link.name], end.limit) for end in self.ends}
 
-    def promised(self, source: Link | None, target: Link | None) -> GuaranteeReport:
-        """What its ends promise together, asked now; ``source`` and ``target`` are their links.
+    def promised(self, source: Link | None, target: Link | None, exceptions: Link | None) -> GuaranteeReport:
+        """What its ends and its exception queue promise together, asked now.
+
+        Args:
+            source, target: the links of its ends.
+            exceptions: the link of its exception queue, without logs; None: it has none on a link.
 
         Raises:
             LinkError: an end cannot be asked, or is gone.
@@ -73,7 +78,10 @@ class JobSetup:
                 named = len(self.ends) > 1 and report.note
                 note = f"{end.use.endpoint.full_name}: {report.note}" if named else report.note
                 reports.append(GuaranteeReport(report.level, note))
-        return weakest(reports)
+        promise = weakest(reports)
+        if exceptions is None or self.exception_use is None:
+            return promise
+        return with_exceptions(promise, exceptions, self.exception_use)
 
     def begin(self) -> JobSetup:
         """The same for a new attempt, in which the links are asked again what they were told in earlier ones."""
@@ -81,7 +89,8 @@ class JobSetup:
             None if end is None else replace(end, use=replace(end.use, attempt=Attempt()))
             for end in (self.source, self.target)
         )
-        return replace(self, source=source, target=target)
+        exceptions = self.exception_use and replace(self.exception_use, attempt=Attempt())
+        return replace(self, source=source, target=target, exception_use=exceptions)
 
     def failed_link(self, error: Exception) -> LinkConfig | None:
         """The link that an error came from; the source's where the error does not say it. None: there is no link."""

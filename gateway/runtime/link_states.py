@@ -91,6 +91,7 @@ def host_of(link: LinkConfig) -> str:
             told.append(f"{each.instead} {instead}")
             continue
         value = each.default if value is None else value
-        if not each.secret and (each.required or value != each.default):
-            told.append(f"{each.name} {value}")
+        text = f"{each.name} {value}"
+        if not each.secret and (each.required or value != each.default) and text not in told:
+            told.append(text)
     return " ".join([link.type, *told])

@@ -113,7 +113,8 @@ class GatewayState:
         groups: dict[tuple[str, str | None], list[str]] = {}
         for job in jobs:
             word = self.state_of(job)
-            if word in IN_TROUBLE and job.enabled == "TRUE":
+            waits = is_kept_back(job) and job.agent_name not in self.dead
+            if waits or (word in IN_TROUBLE and job.enabled == "TRUE"):
                 groups.setdefault((word, reason_of(job)), []).append(job.job_name)
         lines = _agent_troubles(self.agents, self.jobs)
         for (word, error), names in groups.items():
@@ -183,7 +184,7 @@ def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
     """What needs somebody's attention, a line each."""
     result = _agent_troubles(agents, jobs)
     for job in jobs:
-        if state_of(job) in IN_TROUBLE and job.enabled == "TRUE":
+        if is_kept_back(job) or (state_of(job) in IN_TROUBLE and job.enabled == "TRUE"):
             reason = f": {why}" if (why := reason_of(job)) else ""
             again = f"; next attempt {job.next_attempt} UTC" if job.next_attempt else ""
             since = f" since {job.not_working_since} UTC" if state_of(job) in _HELD_BACK else ""
@@ -210,9 +211,14 @@ def state_of(job: JobRow) -> str:
 
 
 def reason_of(job: JobRow) -> str | None:
-    """Why a job is in its state: what keeps its messages back, else its last error."""
-    held = job.activity_reason if state_of(job) in _HELD_BACK and job.status != "RETRY" else None
-    return held or job.last_error_msg
+    """Why a job is in its state: what keeps its messages or itself back, else its last error."""
+    held = is_kept_back(job) or (state_of(job) in _HELD_BACK and job.status != "RETRY")
+    return (job.activity_reason if held else None) or job.last_error_msg
+
+
+def is_kept_back(job: JobRow) -> bool:
+    """Whether its agent has said why it does not run an enabled job."""
+    return state_of(job) == "STOPPED" and job.activity_reason is not None
 
 
 def knows_backlog(job: JobRow) -> bool:

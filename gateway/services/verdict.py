@@ -277,6 +277,9 @@ def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[fl
             reason=f"the oldest message of job {row.name_key} has waited for {late[0]:.0f} s (limit {late[1]:g} s)",
             cure=f"look at what the job does: mgw jobs show {row.name_key}",
         )
+    if word == "STOPPED" and row.activity_reason:
+        reason = f"job {row.name_key} is STOPPED: {row.activity_reason}"
+        return replace(entry, reason=reason, cure="it starts by itself then, and sooner if that link can be reached")
     return entry
 
 

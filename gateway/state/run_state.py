@@ -219,6 +219,12 @@ def set_activity(
     return conn.execute(update.values(**values)).rowcount > 0
 
 
+def set_stop_reason(conn: sa.Connection, job_id: int, reason: str) -> None:
+    """Why a job that is STOPPED does not run; empty: nothing is in its way. One that runs is left as it is."""
+    stopped = job_state.c.job_id == job_id, job_state.c.activity == Activity.STOPPED
+    conn.execute(sa.update(job_state).where(*stopped).values(activity_reason=reason or None))
+
+
 def activity(conn: sa.Connection, job_id: int) -> Activity:
     """What the job was doing when its agent last told."""
     query = sa.select(job_state.c.activity).where(job_state.c.job_id == job_id)

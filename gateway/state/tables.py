@@ -236,7 +236,7 @@ job_state = sa.Table(
     sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
     sa.Column("not_working_since", _time),  # since when it connects, waits after a failure or is stuck; NULL: it works
     sa.Column("unrouted_total", _id, nullable=False, server_default="0"),  # of the discarded: no subscriber wanted them
-    sa.Column("activity_reason", sa.Text),  # why it is BLOCKED or STUCK
+    sa.Column("activity_reason", sa.Text),  # why it is BLOCKED, STUCK, or STOPPED and kept back
     sa.Column("nodes", sa.Text),  # of links with several, to which it is connected
     sa.CheckConstraint(_JOB_STATUS, name="gw_job_state_status"),
     sa.CheckConstraint(_ACTIVITIES, name="gw_job_state_activity"),

@@ -211,7 +211,7 @@ class MqttLink:
             raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
 
     def _qos(self, use: JobUse, options: dict[str, Any]) -> int:
-        """Of what a job publishes; what goes to an exception queue is never at risk."""
+        """Of what a job publishes. To an exception queue that is what the queue was registered with."""
         chosen = self._job_options(use)["jms_deliverymode"] if use.logged else None
         return int(options["mqtt_qos"]) if chosen is None else int(chosen == "PERSISTENT")
 

@@ -16,12 +16,18 @@ links:
   rabbit: {type: rabbitmq, hostname: r}
   rabbit_tls: {type: rabbitmq, hostname: r, tls: true, port: 5672}
   rabbit_same: {type: rabbitmq, hostname: r, username: other, password: "${P:-x}"}
+  rabbit_nodes: {type: rabbitmq, hostname: r, hosts: "r2, r3"}
+  east: {type: rabbitmq, hosts: "e1, e2"}
+  west: {type: rabbitmq, hosts: "w1, w2"}
   plant: {type: mqtt, hostname: m}
 foreign_queues:
   a@mem: {domain: queue}
   b@mem: {domain: queue}
   q@rabbit: {domain: queue}
   q@rabbit_same: {domain: queue}
+  q@rabbit_nodes: {domain: queue}
+  q@east: {domain: queue}
+  q@west: {domain: queue}
   every@rabbit: {domain: topic, provider_queue: "news/#"}
   sport@rabbit_same: {domain: topic, provider_queue: news/sport.ski}
   all@plant: {provider_queue: "plant/+/state", domain: topic}
@@ -53,6 +59,11 @@ RINGS = {
         "  i: {type: inbound, source: q@rabbit, destination: Q}\n"
         "  o: {type: outbound, source: Q, destination: q@rabbit_same}\n",
         "i (q@rabbit to Q) -> o (Q to q@rabbit_same) -> i",
+    ),
+    "over two links to one cluster, of which one names more nodes": (
+        "  i: {type: inbound, source: q@rabbit, destination: Q}\n"
+        "  o: {type: outbound, source: Q, destination: q@rabbit_nodes}\n",
+        "i (q@rabbit to Q) -> o (Q to q@rabbit_nodes) -> i",
     ),
     "over a pattern of routing keys": (
         "  i: {type: inbound, source: every@rabbit, destination: Q}\n"
@@ -102,6 +113,9 @@ def test_names_without_wildcards_are_looked_up_and_not_compared_in_pairs(
 
 
 NO_RINGS = {
+    "another cluster": (
+        "  i: {type: inbound, source: q@east, destination: Q}\n  o: {type: outbound, source: Q, destination: q@west}\n"
+    ),
     "another topic": (
         "  i: {type: inbound, source: all@plant, destination: Q}\n"
         "  o: {type: outbound, source: Q, destination: other@plant}\n"

@@ -48,7 +48,7 @@ DOCUMENTED = {
     "MGW_AGENT_OPTIONS": "AGENT_NAME ENCRYPTED NAME TYPE VALUE",
     "MGW_LINKS": "AGENT_NAME LINK_COMMENT LINK_NAME LINK_TYPE",
     "MGW_RABBITMQ_LINKS": (
-        "AGENT_NAME HOSTNAME INBOUND_LOG_QUEUE LINK_COMMENT LINK_NAME MAX_CONNECTIONS OPTIONS "
+        "AGENT_NAME HOSTNAME HOSTS INBOUND_LOG_QUEUE LINK_COMMENT LINK_NAME MAX_CONNECTIONS OPTIONS "
         "OUTBOUND_LOG_QUEUE PORT TLS_SERVER_NAME TLS_VERIFY VIRTUAL_HOST"
     ),
     "MGW_KAFKA_LINKS": (
@@ -56,7 +56,7 @@ DOCUMENTED = {
         "OUTBOUND_LOG_QUEUE SASL_MECHANISM SECURITY_PROTOCOL TLS_SERVER_NAME TLS_VERIFY"
     ),
     "MGW_MQTT_LINKS": (
-        "AGENT_NAME CLIENT_ID_PREFIX HOSTNAME INBOUND_LOG_QUEUE KEEPALIVE LINK_COMMENT LINK_NAME "
+        "AGENT_NAME CLIENT_ID_PREFIX HOSTNAME HOSTS INBOUND_LOG_QUEUE KEEPALIVE LINK_COMMENT LINK_NAME "
         "MAX_CONNECTIONS OPTIONS OUTBOUND_LOG_QUEUE PORT PROTOCOL_VERSION SESSION_EXPIRY TLS_SERVER_NAME "
         "TLS_VERIFY"
     ),
@@ -988,6 +988,25 @@ def test_typed_link_views_show_their_own_links(admin: GatewayAdmin) -> None:
     assert (kafka["BOOTSTRAP_SERVERS"], kafka["SECURITY_PROTOCOL"]) == ("k:9092", "PLAINTEXT")
     assert json.loads(kafka["OPTIONS"]) == {"KAFKA_Linger_ms": "7"}
     assert {row["LINK_TYPE"] for row in view(admin.hub, "MGW_LINKS")} == {"RABBITMQ", "KAFKA", "MEMORY"}
+
+
+def test_link_views_show_the_nodes_of_a_cluster(admin: GatewayAdmin) -> None:
+    nodes = "one.example, two.example:5673"
+    given: dict[str, dict[str, Any]] = {
+        "alone": {"hostname": "one.example"},
+        "first": {"hostname": "one.example", "hosts": "three.example"},
+        "nodes": {"hosts": nodes},
+    }
+    for kind in ("RABBITMQ", "MQTT"):
+        for name, attributes in given.items():
+            admin.create_msgsystem_link(f"{kind}_{name}", kind, attributes)
+        admin.alter_msgsystem_link(f"{kind}_first", {"hosts": "two.example:5673"})
+        rows = {row["LINK_NAME"]: (row["HOSTNAME"], row["HOSTS"]) for row in view(admin.hub, f"MGW_{kind}_LINKS")}
+        assert rows == {
+            f"{kind}_ALONE": ("one.example", None),
+            f"{kind}_FIRST": ("one.example", "two.example:5673"),
+            f"{kind}_NODES": (None, nodes),
+        }
 
 
 def test_status_gives_the_views_as_values(admin: GatewayAdmin) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pika
 import pytest
 
+from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.links.contract import GuaranteeReport
 from mgw.links.memory.broker import MemoryBroker
-from mgw.transforms.errors import LinkRefused, LinkUnavailable, QueueMissing
+from mgw.transforms.errors import AdminError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
-from tests.support.brokers import Kafka, RabbitMQ
+from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.gateways import Gateway, RunningAgent, gateway_on
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
@@ -258,6 +260,61 @@ def test_a_log_queue_that_is_deleted_ends_the_job(gateway: Gateway, managed: Rab
             deadline=_PATIENCE,
             what="the failure",
         )
+
+
+@pytest.mark.rabbitmq
+def test_a_job_promises_no_more_than_its_exception_queue_keeps(
+    gateway: Gateway, managed: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[GuaranteeReport] = []
+    ask = JobSetup.promised
+
+    def asked(self: JobSetup, *links: Any) -> GuaranteeReport:
+        answers.append(ask(self, *links))
+        return answers[-1]
+
+    monkeypatch.setattr(JobSetup, "promised", asked)
+    with rabbit_job(gateway, managed, "INBOUND", None) as job:
+        bad = f"{job.queue}.bad"
+        job.channel.queue_declare(bad, durable=False)
+        gateway.admin.register_foreign_queue("BAD", "rmq", bad)
+        gateway.admin.alter_job("J", exception_queue="BAD@rmq")
+        with pytest.raises(AdminError, match="cannot promise at-least-once") as refused:
+            gateway.admin.alter_job("J", require_guarantee="at-least-once")
+        said = f"exception queue BAD@rmq may lose refused messages: queue {bad} is not durable"
+        assert said in str(refused.value)
+        with watching(gateway):
+            await_(shows, gateway, "at-most-once", said)
+            shows(gateway, "at-most-once", "(change that, or give the job another exception queue)")
+            job.channel.queue_delete(bad)  # nothing new is known of it, and the job does not need it now
+            before = len(answers)
+            eventually(lambda: len(answers) > before + 1, deadline=_PATIENCE, what="a question that began after that")
+            job.put(b"goes on")
+            eventually(lambda: len(gateway.browse("H")) == 1, deadline=_PATIENCE, what="a job that goes on")
+            shows(gateway, "at-most-once", "BAD@rmq")
+            job.channel.queue_declare(bad, durable=True)
+            await_(shows, gateway, LEVEL)  # whose own guarantee at least once costs the job nothing
+        assert gateway.job("J")["FAILURES"] in {0, None}
+
+
+@pytest.mark.mosquitto
+def test_a_through_job_promises_no_more_than_its_exception_queue_keeps(
+    gateway: Gateway, memory: MemoryBroker, mosquitto: Mosquitto
+) -> None:
+    memory.queue("DST")
+    gateway.admin.register_foreign_queue("DST", "mem")
+    gateway.admin.create_msgsystem_link("plant", "MQTT", {"hostname": mosquitto.host, "port": mosquitto.port})
+    gateway.admin.register_foreign_queue("IN", "plant", unique("in"))
+    gateway.admin.register_foreign_queue("BAD", "plant", unique("bad"), options={"MQTT_Qos": "0"})
+    given = "THROUGH", "IN@plant", "DST@mem"
+    said = "exception queue BAD@plant may lose refused messages: QoS 0 was chosen"
+    with pytest.raises(AdminError, match=said):
+        gateway.admin.create_job("J", *given, exception_queue="BAD@plant", require_guarantee="at-least-once")
+    gateway.admin.create_job("J", *given, exception_queue="BAD@plant")
+    with gateway.run():
+        await_(shows, gateway, "at-most-once", said)
+        gateway.admin.alter_job("J", exception_queue=None)
+        await_(shows, gateway, "at-least-once", "DST@mem: ")
 
 
 # ------------------------------------------------------------------------------------------------------------ at Kafka

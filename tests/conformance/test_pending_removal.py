@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.definitions.objects import JobStatus, Snapshot
 from mgw.gateway.runtime.idle_jobs import REMOVERS
+from mgw.gateway.services import health
 from mgw.gateway.services.admin import job_removal
 from mgw.gateway.state import catalog
 from mgw.gateway.state.secrets import Secrets
@@ -234,8 +235,18 @@ def test_a_job_waits_until_another_one_of_its_name_is_removed(scene: MemoryScene
         scene.job("J", "slow", "news")
         scene.job("SIGN", "fast", "news")
         eventually(lambda: scene.gateway.job("SIGN")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the new definitions")
-        assert scene.gateway.job("J")["ACTIVITY"] == "STOPPED"
+        row = scene.gateway.job("J")
+        said = "it waits until what a removed job of its name left at link SLOW is cleaned up"
+        assert (row["ACTIVITY"], row["STATUS"], row["ACTIVITY_REASON"]) == ("STOPPED", "READY", said)
+        found = health.assess(scene.gateway.hub)
+        assert [each.reason for each in found.jobs if each.name == "J"] == [f"job J is STOPPED: {said}"]
+        assert found.healthy
+        assert f"job J is STOPPED: {said}" in health.read(scene.gateway.hub).troubles
+        admin.disable_job("J")
         scene.stall(False)
+        eventually(lambda: scene.gateway.job("J")["ACTIVITY_REASON"] is None, what="the end of the clean-up")
+        assert scene.gateway.job("J")["ACTIVITY"] == "STOPPED"
+        admin.enable_job("J")
         eventually(lambda: scene.gateway.job("J")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the new job")
         scene.slow.topic("news1")
         scene.slow.put("news1", Message(b"x"))

@@ -46,7 +46,7 @@ ROOMS = ordered(
     links/contract.py
     links/client_logging.py links/failed_check.py links/header_names.py links/job_checks.py links/listening.py
     links/tls.py links/log_cleaning.py links/log_preparation.py links/options.py links/place.py links/reading_back.py
-    links/inspection.py links/registry.py links/certificates.py links/nodes.py
+    links/inspection.py links/registry.py links/certificates.py links/nodes.py links/exception_guarantee.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py
     gateway/aq/names.py gateway/aq/options.py gateway/aq/attributes.py

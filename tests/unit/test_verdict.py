@@ -80,6 +80,15 @@ def test_what_keeps_messages_back_is_the_reason(activity: str) -> None:
     assert entry.cure == BY_WORD[activity].cure
 
 
+def test_a_job_that_is_kept_back_is_healthy_and_says_why() -> None:
+    waits = replace(JOB, activity="STOPPED", activity_reason="it waits")
+    (entry,) = verdict(waits).jobs
+    assert (entry.state, entry.healthy, entry.reason) == ("STOPPED", True, "job J is STOPPED: it waits")
+    assert [each.reason for each in verdict(replace(waits, enabled=False)).jobs] == [""]
+    gone = replace(AGENT, lease_expires=NOW - 1)
+    assert "it waits" not in verdict(waits, agents=(gone,)).jobs[0].reason
+
+
 def test_a_job_that_drains_says_so_while_its_agent_is_there() -> None:
     job = replace(JOB, activity="DRAINING", enabled=False)
     assert [entry.state for entry in verdict(job).jobs] == ["DRAINING"]

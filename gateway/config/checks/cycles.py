@@ -119,9 +119,12 @@ def _foreign(ctx: Context, name: str) -> _End | None:
 
 def _system(name: str, link: LinkModel, spec: LinkSpec) -> object:
     """What links that lead to one messaging system have in common: the attributes that people see of it, not how a
-    link connects. A link without such attributes is a system of its own."""
+    link connects. A link without such attributes is a system of its own. Of two attributes of which one may be set
+    instead of the other, the first counts if it is given: a link may name more nodes of a cluster than another."""
     attributes = {each.name.lower(): each for each in spec.attributes if each.shown}
     given = {name.lower(): value for name, value in link_config(name, link).attributes.items()}
+    for field in [field for each, field in attributes.items() if field.instead and each in given]:
+        attributes.pop(field.instead.lower(), None)
     shown = tuple((each, str(given.get(each, field.default))) for each, field in sorted(attributes.items()))
     return (spec.type, shown) if shown else (spec.type, key(name))
 

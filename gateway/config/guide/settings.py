@@ -52,7 +52,7 @@ MQ_LINK_OPTIONS = (
     Row(
         "MQ_ccdtUrl",
         "differs",
-        "`bootstrap_servers` of Kafka takes several hosts; RabbitMQ and MQTT: a name that leads to them",
+        "several hosts: `hosts` of RabbitMQ and MQTT links, `bootstrap_servers` of Kafka links",
     ),
     Row("MQ_ccsid", "differs", "headers are UTF-8"),
     Row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -12,9 +13,19 @@ from mgw.gateway.definitions.job_options import NO_LOCAL, PARK_KEY, UNROUTED, Un
 from mgw.gateway.definitions.objects import JobDef, key, split_foreign
 from mgw.gateway.definitions.parking_key import check_park_key
 from mgw.gateway.services.admin.base import Administration, Ora
-from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
+from mgw.gateway.services.admin.job_ends import (
+    ForeignEnd,
+    JobEnds,
+    check_endpoint,
+    foreign_end,
+    hub_queue,
+    job_use,
+    open_end,
+    open_plain,
+)
 from mgw.gateway.state import catalog, parked
 from mgw.links.contract import Collects, Direction, GuaranteeReport, weakest
+from mgw.links.exception_guarantee import with_exceptions
 from mgw.links.job_checks import ChecksJobs
 from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, GatewayError, LinkError
 
@@ -259,21 +270,23 @@ def check_connections(job: JobDef, ends: JobEnds) -> None:
             )
 
 
-def check_guarantee(job: JobDef, ends: JobEnds, hub: Hub) -> None:
-    """Refuse a job whose ends promise less than it requires. A messaging system that cannot be asked now is asked at
-    activation. Connects: never call it in a transaction.
+def check_guarantee(admin: Administration, job: JobDef, ends: JobEnds) -> None:
+    """Refuse a job whose ends and exception queue promise less than it requires. A messaging system that cannot be
+    asked now is asked at activation. Connects: never call it in a transaction.
 
     Raises:
-        AdminError: ORA-32801.
+        AdminError: ORA-32801; ORA-32810 the exception queue is not registered.
     """
     required = job.require_guarantee
     if required is None:
         return
+    with admin.hub.read() as conn:
+        exceptions = _exceptions(admin, conn, job, ends)
     reports: list[GuaranteeReport] = []
 
     def ask() -> None:
         try:
-            reports.append(promised(ends, job, hub))
+            reports.append(promised(ends, exceptions, job, admin.hub))
         except (LinkError, ConfigInvalid):
             return  # activation tells; the definition itself is sound
 
@@ -284,22 +297,32 @@ def check_guarantee(job: JobDef, ends: JobEnds, hub: Hub) -> None:
         raise AdminError(
             f"job {job.name} cannot promise {required}",
             number=Ora.INVALID_VALUE,
-            cause=f"its ends give {reports[0].level}: {reports[0].note or 'no more is possible'}",
-            cure="require less, or change the end",
+            cause=f"it can give {reports[0].level} only: {reports[0].note or 'no more is possible'}",
+            cure="require less, or change that",
         )
 
 
-def promised(ends: JobEnds, job: JobDef, hub: Hub) -> GuaranteeReport:
-    """What both ends together can promise now.
+def _exceptions(admin: Administration, conn: sa.Connection, job: JobDef, ends: JobEnds) -> ForeignEnd | None:
+    """The exception queue of a job that reads from a link; None where there is none, or it is to be refused."""
+    if not isinstance(ends.source, ForeignEnd) or split_foreign(job.exception_queue or "") is None:
+        return None
+    return foreign_end(admin, conn, job.exception_queue or "")
+
+
+def promised(ends: JobEnds, exceptions: ForeignEnd | None, job: JobDef, hub: Hub) -> GuaranteeReport:
+    """What both ends can promise now, together with the exception queue if that is on a link.
 
     Raises:
-        LinkError: one cannot be asked.
+        LinkError: an end cannot be asked.
     """
     reports = []
     for end, direction in ((ends.source, Direction.INBOUND), (ends.destination, Direction.OUTBOUND)):
         if isinstance(end, ForeignEnd):
             reports.append(open_end(end).verify(job_use(job, end, hub), direction))
-    return weakest(reports)
+    promise = weakest(reports)
+    if exceptions is None:
+        return promise
+    return with_exceptions(promise, open_plain(exceptions), replace(job_use(job, exceptions, hub), logged=False))
 
 
 def forget(job: JobDef, foreign: ForeignEnd, hub: Hub, direction: Direction) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -25,6 +25,7 @@ __all__ = [
     "hub_queue",
     "job_use",
     "open_end",
+    "open_plain",
     "resolve_ends",
 ]
 
@@ -171,6 +172,11 @@ def foreign_end(admin: Administration, conn: sa.Connection, name: str) -> Foreig
 
 def open_end(foreign: ForeignEnd) -> Link:
     return registry.open_link(foreign.link.config())
+
+
+def open_plain(foreign: ForeignEnd) -> Link:
+    """The link for messages that have no part in the logs of jobs, such as those in exception queues."""
+    return registry.open_link(replace(foreign.link.config(), inbound_log_queue=None, outbound_log_queue=None))
 
 
 def job_use(job: JobDef, foreign: ForeignEnd, hub: Hub) -> JobUse:

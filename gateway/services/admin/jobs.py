@@ -109,7 +109,7 @@ class JobProcedures(JobRemoval):
             self._check_new(conn, draft)
             job, ends = self._checked(conn, draft, options or {})
         if job.require_guarantee is not None:
-            check_guarantee(job, ends, self.hub)  # asks the messaging system: outside of any transaction
+            check_guarantee(self, job, ends)  # asks the messaging system: outside of any transaction
         with self.change("job", job_name) as conn:
             self._check_new(conn, draft)
             job, ends = self._checked(conn, draft, options or {})
@@ -156,7 +156,7 @@ class JobProcedures(JobRemoval):
             with self.hub.read() as conn:
                 job = replace(self._usable(conn, job_name), **changes)
                 ends = resolve_ends(self, conn, job)
-            check_guarantee(job, ends, self.hub)
+            check_guarantee(self, job, ends)
         with self.change("job", job_name) as conn:
             return self._alter(conn, self._usable(conn, job_name), changes, options)
 

@@ -18,7 +18,7 @@ from mgw.gateway.observe.desk_events import ExceptionEdited, ExceptionsDiscarded
 from mgw.gateway.observe.events import Event
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
-from mgw.gateway.services.admin.job_ends import foreign_end, job_use
+from mgw.gateway.services.admin.job_ends import foreign_end, job_use, open_plain
 from mgw.gateway.services.exceptions.contract import (
     Change,
     DeskRefused,
@@ -33,7 +33,6 @@ from mgw.gateway.services.exceptions.edits import marked_message
 from mgw.gateway.services.exceptions.journal import record
 from mgw.gateway.services.exceptions.shelves import HeldShelf, LogShelf, Shelf, WatchedShelf, Where
 from mgw.gateway.services.exceptions.writer import Writer
-from mgw.links import registry
 from mgw.links.contract import BATCH_BYTES, Direction, JobUse
 from mgw.links.place import place_of
 from mgw.links.reading_back import Held, KeptLog, ReadsBack
@@ -73,8 +72,7 @@ class LinkDesk:
                 cause="it is a foreign queue",
                 cure="leave --consumer out",
             )
-        # What a desk writes has no part in the logs of jobs.
-        link = registry.open_link(replace(exceptions.link.config(), inbound_log_queue=None, outbound_log_queue=None))
+        link = open_plain(exceptions)
         if not isinstance(link, ReadsBack):
             raise DeskRefused(
                 f"exception queue {self.queue} of job {job.name} is on link {exceptions.link.name}",

@@ -332,4 +332,5 @@ STEPS = (
     Step(18, "jobs tell that a limit blocks them, or that they drain; MGW_JOBS has ACTIVITY_REASON", _progress),
     Step(19, "schedules of the older gateway (DBMS_HQADM); DBA_OUTBOUND_SCHEDULES shows them", _outbound_schedules),
     Step(20, "jobs tell to which nodes of their links they are connected; MGW_JOBS has NODES", _nodes),
+    Step(21, "MGW_RABBITMQ_LINKS and MGW_MQTT_LINKS have HOSTS, the nodes that a link names", _views),
 )
