@@ -12,10 +12,12 @@ import pytest
 
 from mgw.links.contract import Recovered
 from mgw.links.kafka.client import Topic
+from mgw.links.kafka.confluent_client.connection import Admin
+from mgw.links.kafka.confluent_client.topics import cluster_of
 from mgw.transforms.errors import ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.kafka.common import TIMESTAMP
 from mgw.transforms.message import Header, Message, ValueType
-from tests.conformance.link_suite import body_bytes, numbered, numbers, reading, use_of, writing
+from tests.conformance.link_suite import body_bytes, numbered, numbers, reading, use_of, wait_until, writing
 from tests.conformance.test_kafka_exact import ExactTemplate, Sender, bodies, committed
 from tests.conformance.test_kafka_link import BadKey, KafkaTemplate
 from tests.property.test_kafka_fetched import emptied, first_format, plain
@@ -107,7 +109,10 @@ def test_what_kafka_does_not_write_any_more_is_read_by_both_clients(template: Ka
     """The log of a partition as old servers and a log cleaner leave it: messages of the first format, which have no
     timestamp, and the batch that ended a transaction without its marker."""
     broker, pair = template.broker, template.pair(options={"KAFKA_StartAt": "earliest"})
-    broker.kill()
+    try:
+        _ask_while_it_lists_no_server(template)
+    finally:
+        broker.kill()
     (log,) = Path(broker.folder, "data").glob(f"{pair.source.provider_queue}-0/*.log")
     for file in log.parent.glob("0*"):
         file.unlink()
@@ -126,6 +131,22 @@ def test_what_kafka_does_not_write_any_more_is_read_by_both_clients(template: Ka
         assert [body_bytes(each.message) for each in found] == [b"old 0", b"old 1", b"new 2", b"new 3", b"new 5"]
         assert [each.message.header(TIMESTAMP) for each in found] == [None, None, 1, 1, 1]
         assert [each.origin.rpartition("@")[2] for each in found] == ["0", "1", "2", "3", "5"]
+
+
+def _ask_while_it_lists_no_server(template: KafkaTemplate) -> None:
+    """Put the broker out of its cluster, until it starts again: a question then must not end this process.
+
+    A broker answers the same for a moment when it starts, and after a pause; librdkafka has an assertion against it.
+    """
+    admin = Admin(template.link()._fresh(), "test")
+    try:
+        cluster = cluster_of(admin)
+        assert [server.number for server in cluster.servers] == [1]
+        template.broker.unregister()
+        wait_until(lambda: not cluster_of(admin).servers, "a broker that lists no server")
+        assert cluster_of(admin).cluster_id == cluster.cluster_id != ""
+    finally:
+        admin.close()
 
 
 def test_a_header_name_that_is_not_text_stops_nothing(template: KafkaTemplate) -> None:
