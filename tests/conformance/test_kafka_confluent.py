@@ -7,10 +7,12 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from mgw.links.contract import Recovered
+from mgw.links.contract import Delivery, Recovered
 from mgw.links.kafka.client import Topic
 from mgw.links.kafka.confluent_client.connection import Admin
 from mgw.links.kafka.confluent_client.topics import cluster_of
@@ -75,6 +77,29 @@ def test_a_key_goes_to_the_partition_where_kafkas_own_clients_send_it(template: 
     for each in found:
         places.setdefault(body_bytes(each.message), set()).add(each.origin.partition("@")[0])
     assert [len(where) for where in places.values()] == [1] * 40
+
+
+def test_a_client_that_reads_nothing_although_records_are_there_begins_again(template: KafkaTemplate) -> None:
+    """As librdkafka does once in a while where its only server listed no server for a moment; a pause is as silent."""
+    pair = template.pair()
+    hasty = template.link(KAFKA_Request_timeout_ms="1000")
+    with reading(hasty, pair) as reader, writing(template.link(), pair) as writer:
+        writer.deliver(Message(b"before"))
+        assert reader.bodies(1) == [b"before"]
+        consumer: Any = reader.source._consumer  # type: ignore[attr-defined]
+        consumer._reading.consumer.pause([TopicPartition(pair.source.provider_queue, 0)])
+        writer.deliver(Message(b"after"))
+        found: list[Delivery] = []
+
+        def read() -> bool:
+            reader.source.backlog()
+            batch = reader.source.read(10, 0.1)
+            reader.settle(batch)
+            found.extend(batch.deliveries)
+            return bool(found)
+
+        wait_until(read, "a record after the pause")
+    assert [body_bytes(each.message) for each in found] == [b"after"]
 
 
 def test_an_open_transaction_that_cannot_be_looked_for_is_an_error_of_the_link(template: KafkaTemplate) -> None:
