@@ -7,15 +7,19 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from mgw.links.contract import Recovered
+from mgw.links.contract import Delivery, Recovered
 from mgw.links.kafka.client import Topic
+from mgw.links.kafka.confluent_client.connection import Admin
+from mgw.links.kafka.confluent_client.topics import cluster_of
 from mgw.transforms.errors import ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.kafka.common import TIMESTAMP
 from mgw.transforms.message import Header, Message, ValueType
-from tests.conformance.link_suite import body_bytes, numbered, numbers, reading, use_of, writing
+from tests.conformance.link_suite import body_bytes, numbered, numbers, reading, use_of, wait_until, writing
 from tests.conformance.test_kafka_exact import ExactTemplate, Sender, bodies, committed
 from tests.conformance.test_kafka_link import BadKey, KafkaTemplate
 from tests.property.test_kafka_fetched import emptied, first_format, plain
@@ -75,6 +79,29 @@ def test_a_key_goes_to_the_partition_where_kafkas_own_clients_send_it(template: 
     assert [len(where) for where in places.values()] == [1] * 40
 
 
+def test_a_client_that_reads_nothing_although_records_are_there_begins_again(template: KafkaTemplate) -> None:
+    """As librdkafka does once in a while where its only server listed no server for a moment; a pause is as silent."""
+    pair = template.pair()
+    hasty = template.link(KAFKA_Request_timeout_ms="1000")
+    with reading(hasty, pair) as reader, writing(template.link(), pair) as writer:
+        writer.deliver(Message(b"before"))
+        assert reader.bodies(1) == [b"before"]
+        consumer: Any = reader.source._consumer  # type: ignore[attr-defined]
+        consumer._reading.consumer.pause([TopicPartition(pair.source.provider_queue, 0)])
+        writer.deliver(Message(b"after"))
+        found: list[Delivery] = []
+
+        def read() -> bool:
+            reader.source.backlog()
+            batch = reader.source.read(10, 0.1)
+            reader.settle(batch)
+            found.extend(batch.deliveries)
+            return bool(found)
+
+        wait_until(read, "a record after the pause")
+    assert [body_bytes(each.message) for each in found] == [b"after"]
+
+
 def test_an_open_transaction_that_cannot_be_looked_for_is_an_error_of_the_link(template: KafkaTemplate) -> None:
     settings, name = template.link()._fresh(), template.pair().destination.provider_queue
     topic = Topic(name, "", "", (7,), None)  # a partition that no server leads
@@ -107,7 +134,10 @@ def test_what_kafka_does_not_write_any_more_is_read_by_both_clients(template: Ka
     """The log of a partition as old servers and a log cleaner leave it: messages of the first format, which have no
     timestamp, and the batch that ended a transaction without its marker."""
     broker, pair = template.broker, template.pair(options={"KAFKA_StartAt": "earliest"})
-    broker.kill()
+    try:
+        _ask_while_it_lists_no_server(template)
+    finally:
+        broker.kill()
     (log,) = Path(broker.folder, "data").glob(f"{pair.source.provider_queue}-0/*.log")
     for file in log.parent.glob("0*"):
         file.unlink()
@@ -126,6 +156,22 @@ def test_what_kafka_does_not_write_any_more_is_read_by_both_clients(template: Ka
         assert [body_bytes(each.message) for each in found] == [b"old 0", b"old 1", b"new 2", b"new 3", b"new 5"]
         assert [each.message.header(TIMESTAMP) for each in found] == [None, None, 1, 1, 1]
         assert [each.origin.rpartition("@")[2] for each in found] == ["0", "1", "2", "3", "5"]
+
+
+def _ask_while_it_lists_no_server(template: KafkaTemplate) -> None:
+    """Put the broker out of its cluster, until it starts again: a question then must not end this process.
+
+    A broker answers the same for a moment when it starts, and after a pause; librdkafka has an assertion against it.
+    """
+    admin = Admin(template.link()._fresh(), "test")
+    try:
+        cluster = cluster_of(admin)
+        assert [server.number for server in cluster.servers] == [1]
+        template.broker.unregister()
+        wait_until(lambda: not cluster_of(admin).servers, "a broker that lists no server")
+        assert cluster_of(admin).cluster_id == cluster.cluster_id != ""
+    finally:
+        admin.close()
 
 
 def test_a_header_name_that_is_not_text_stops_nothing(template: KafkaTemplate) -> None:

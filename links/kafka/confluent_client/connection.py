@@ -15,7 +15,7 @@ from concurrent.futures import wait as wait_for
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from mgw.links.client_logging import note_only
 from mgw.links.kafka.client import Kind, Place
@@ -43,6 +43,7 @@ _AGAIN: Final = frozenset(
     }
 )
 _WARNING: Final = 4  # level of syslog
+_UNREACHED: Final = (Kind.TIMEOUT, Kind.UNREACHABLE)
 _HOPELESS: Final = (Kind.LOGIN, Kind.MECHANISM, Kind.TLS)
 note_only(_LOG.name)
 
@@ -177,16 +178,45 @@ class Admin:
             time.sleep(_SLICE)
             patience *= 2
 
+    def metadata(self, topic: str) -> ClusterMetadata:
+        """What a server knows of the cluster and of this topic, whether that exists or not.
+
+        ``describe_cluster`` of librdkafka is no way to ask: an assertion in it ends the whole process when the answer
+        lists no server. So answers the only server of a cluster until the controller lets it in (again): at its start,
+        and after it was paused for longer than ``broker.session.timeout.ms``.
+
+        Raises:
+            LinkError: no server answers, or one refused the login.
+        """
+        deadline = time.monotonic() + self.seconds
+        patience = _SOON
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                found = self.client.list_topics(topic, timeout=max(_SLICE, min(patience, left)))
+            except KafkaException as error:
+                self._check_hope()
+                if failure_of(error).kind not in _UNREACHED or time.monotonic() >= deadline:
+                    raise self._meant(error) from error
+            else:
+                self._met = True
+                return found
+            time.sleep(_SLICE)
+            patience *= 2
+
+    def _check_hope(self) -> None:
+        self.client.poll(0)
+        if not self._met and self._watch.hopeless:
+            assert self._watch.last is not None  # noqa: S101 - hopeless
+            raise unreachable(self._settings, self._operation, self._watch.last)
+
     def _result(self, future: Future[_T]) -> _T:
         deadline = time.monotonic() + self.seconds + 1.0
         while True:
             wait_for([future], _SLICE)
             if future.done():
                 break
-            self.client.poll(0)
-            if not self._met and self._watch.hopeless:
-                assert self._watch.last is not None  # noqa: S101 - hopeless
-                raise unreachable(self._settings, self._operation, self._watch.last)
+            self._check_hope()
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         answer = future.result()

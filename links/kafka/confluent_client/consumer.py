@@ -194,9 +194,12 @@ class ConfluentConsumer:
 
     def __init__(self, settings: Settings, use: JobUse) -> None:
         self._settings = settings
+        self._use = use
         self._topic = use.endpoint.provider_queue
         self._timeout = settings.timeout
         self._reading = _Reading(_instance(settings, use))
+        self._looked = False  # for records, in vain, since the ends were asked for
+        self._behind: tuple[float, dict[int, int]] | None = None  # since when the records after these were not read
         self._age = settings.common["metadata_max_age_ms"] / 1000
         self._known: set[int] | None = set()
         self._topic_id = ""
@@ -225,11 +228,37 @@ class ConfluentConsumer:
             request_timeout=self._timeout,
         )
         try:
-            return {place.partition: int(future.result().offset) for place, future in asked.items()}
+            ends = {place.partition: int(future.result().offset) for place, future in asked.items()}
         except KafkaException as error:
             if failure_of(error).kind in _UNREACHED:
                 raise TimeoutError(failure_of(error).cause) from error
             raise
+        if self._is_deaf(ends):
+            offsets = dict(self._reading.next)
+            self._reading.close()
+            self._reading = _Reading(_instance(self._settings, self._use))
+            self._reading.assign(self._topic, offsets)
+        return ends
+
+    def _is_deaf(self, ends: Mapping[int, int]) -> bool:
+        """Whether records have been there for longer than an answer with them may take, and none was read.
+
+        librdkafka gives up all servers where one lists none, as the only one of a cluster does for a moment after a
+        pause. Mostly it begins again at the bootstrap servers. Else it has "no usable brokers" from then on, says so to
+        nobody, and no setting helps.
+        """
+        if not self._looked:  # a job that waits for its destination reads nothing either
+            return False
+        self._looked = False
+        now, offsets = time.monotonic(), self._reading.next
+        if all(offsets.get(number, end) >= end for number, end in ends.items()):
+            self._behind = None
+        elif self._behind is None or self._behind[1] != offsets:
+            self._behind = now, dict(offsets)
+        elif now - self._behind[0] > self._timeout + _LONGEST / 1000:
+            self._behind = None
+            return True
+        return False
 
     def start(self, offsets: Mapping[int, int]) -> None:
         """See :meth:`mgw.links.kafka.client.Consumer.start`."""
@@ -238,7 +267,9 @@ class ConfluentConsumer:
 
     def poll(self, seconds: float, most: int) -> Mapping[int, Sequence[Received]]:
         """See :meth:`mgw.links.kafka.client.Consumer.poll`; nothing wakes the library, so it waits in short pieces."""
-        return self._reading.read(min(seconds, _PIECE), most)
+        found = self._reading.read(min(seconds, _PIECE), most)
+        self._looked = not found
+        return found
 
     def overdue(self) -> float | None:
         """See :meth:`mgw.links.kafka.client.Consumer.overdue`; the library does not tell."""

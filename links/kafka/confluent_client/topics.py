@@ -16,6 +16,7 @@ from mgw.links.kafka.confluent_client.errors import failure_of
 __all__ = ["cluster_of", "create", "describe", "extend", "topic_id_of"]
 
 _HALF: Final = (1 << 64) - 1
+_ANY: Final = "mgw.any"  # a topic to ask with; it need not exist, and is not created
 
 
 def topic_id_of(described: Any) -> str:
@@ -31,10 +32,9 @@ def describe(admin: Admin, name: str) -> Described:
     """See :meth:`mgw.links.kafka.client.Client.describe`."""
     client = admin.client
     found = admin.ask(client.describe_topics, TopicCollection([name]), include_authorized_operations=True)
-    cluster = admin.ask(client.describe_cluster)
     topic = Topic(
         name=name,
-        cluster_id=str(cluster.cluster_id or ""),
+        cluster_id=str(admin.metadata(name).cluster_id or ""),
         topic_id=topic_id_of(found),
         partitions=tuple(sorted(part.id for part in found.partitions)),
         config=_config(admin, name),
@@ -55,10 +55,9 @@ def _config(admin: Admin, name: str) -> Mapping[str, str] | None:
 
 def cluster_of(admin: Admin) -> Cluster:
     """See :meth:`mgw.links.kafka.client.Client.cluster`."""
-    found = admin.ask(admin.client.describe_cluster)
-    return Cluster(
-        str(found.cluster_id or ""), [Server(node.id, node.host, node.port) for node in found.nodes], release=""
-    )
+    found = admin.metadata(_ANY)
+    servers = [Server(each.id, each.host, each.port) for each in found.brokers.values()]
+    return Cluster(str(found.cluster_id or ""), sorted(servers), release="")
 
 
 def create(admin: Admin, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:

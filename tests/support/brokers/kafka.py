@@ -24,6 +24,7 @@ __all__ = ["Kafka"]
 _FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 _ANY_CLUSTER = "AnyClusterOfTheTestsAA"
 _METADATA = 3
+_UNREGISTER_BROKER = 64
 _CORRELATION = 7
 
 
@@ -164,6 +165,20 @@ class Kafka(Server):
             eventually(told, what=f"option {option}={value} of the broker")
         finally:
             admin.close()
+
+    def unregister(self) -> None:
+        """Put the broker out of its cluster: it goes on answering and lists no server, itself included.
+
+        It comes back when it is started again, and ends only by :meth:`kill`.
+        """
+        header = struct.pack("!hhihb", _UNREGISTER_BROKER, 0, _CORRELATION, -1, 0)
+        request = header + struct.pack("!ib", 1, 0)
+        with connect(self.port) as connection:
+            connection.sendall(struct.pack("!i", len(request)) + request)
+            (size,) = struct.unpack("!i", receive_exactly(connection, 4))
+            # Correlation, no tags, throttle time, error.
+            (error,) = struct.unpack_from("!h", receive_exactly(connection, size), 9)
+            assert error == 0, error
 
     def set_producer_quota(self, rate: int | None) -> None:
         """Let every client of no quota of its own write so many bytes a second; None: as many as it likes."""
