@@ -19,6 +19,26 @@ def _hub() -> None:
 
 
 @app.command()
+def create(ctx: typer.Context) -> None:
+    """Create the hub: its tables, views and functions. Running it again changes nothing.
+
+    SQLite: the file. PostgreSQL: tables in a database that is there already. 'mgw apply FILE' creates the hub, too.
+    """
+    from mgw.gateway.services.hubs import create_hub
+
+    made = create_hub(hub_url(ctx))
+    if made.done == "nothing":
+        say(f"hub {made.hub} is there already; nothing was changed")
+        return
+    within = f", in schema {made.schema}" if made.schema is not None else ""
+    if made.done == "gateway":
+        say(f"hub {made.hub} had queues only; the tables of the gateway were added{within}")
+    else:
+        say(f"hub {made.hub} created{within}")
+    say("next: mgw aq create, mgw links create and mgw jobs create, or mgw apply FILE; then mgw run")
+
+
+@app.command()
 def drop(
     ctx: typer.Context,
     force: Annotated[bool, typer.Option("--force", help="Drop it even if messages wait in it; they are lost.")] = False,

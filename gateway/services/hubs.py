@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 from mgw.gateway.aq import Dropped, Hub, parse_url
 from mgw.gateway.aq import drop_hub as drop
@@ -11,8 +13,24 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.upgrade import parts
 from mgw.gateway.state import gateway_hub
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
+from mgw.transforms.errors import HubError
 
-__all__ = ["Dropped", "Hub", "administration", "drop_hub", "open_hub"]
+__all__ = ["Dropped", "Hub", "Made", "administration", "create_hub", "drop_hub", "open_hub"]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What :func:`create_hub` found or made.
+
+    Attributes:
+        hub: the database as shown to people.
+        schema: where its tables are in a PostgreSQL database; None on SQLite.
+        done: ``nothing``: it was there; ``gateway``: queues were there, and the gateway's tables were added to them.
+    """
+
+    hub: str
+    schema: str | None
+    done: Literal["nothing", "gateway", "hub"]
 
 
 @contextmanager
@@ -38,6 +56,28 @@ def administration(url: str) -> Iterator[GatewayAdmin]:
     """
     with open_hub(url) as hub:
         yield GatewayAdmin(hub)
+
+
+def create_hub(url: str) -> Made:
+    """Create the hub at ``url``, empty but for the default agent; one that is there stays as it is.
+
+    Args:
+        url: as for :meth:`mgw.gateway.aq.hub.Hub.open`.
+
+    Raises:
+        HubVersionMismatch: something else is there, or a hub of another release; it was not touched.
+        HubUnavailable: it cannot be reached.
+        HubError: the place cannot be used for a hub; a right is missing.
+    """
+    try:
+        with open_hub(url) as hub:
+            return Made(hub.name, hub.schema, "nothing")
+    except HubError as error:
+        if type(error) is not HubError:  # a kind of its own is a reason not to create one
+            raise
+        queues = "lacks the tables" in error.what
+    with open_hub(url, create=True) as hub:
+        return Made(hub.name, hub.schema, "gateway" if queues else "hub")
 
 
 def drop_hub(url: str, *, force: bool = False, clock: Clock = SYSTEM_CLOCK) -> Dropped:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
 
+from mgw.gateway.aq.hub import Hub
 from tests.cli.conftest import Mgw
 
 CONFIGURATION = """\
@@ -26,8 +28,29 @@ transformations:
 @pytest.fixture
 def empty(mgw: Mgw) -> Mgw:
     """``mgw`` with a hub that holds nothing."""
-    mgw.ok("apply", mgw.file("version: 1\n", "empty.yaml"))
+    mgw.ok("hub", "create")
     return mgw
+
+
+def test_a_hub_is_created_once_and_nothing_else_is_touched(mgw: Mgw) -> None:
+    assert mgw("agents", "list").err.find("create it with mgw hub create or mgw apply FILE") > 0
+    made = mgw.ok("hub", "create").splitlines()
+    assert (made[0].endswith("/hub.db created"), made[1].startswith("next: mgw aq create, ")) == (True, True)
+    before = (mgw.folder / "hub.db").read_bytes()
+    assert mgw.ok("hub", "create").endswith("/hub.db is there already; nothing was changed\n")
+    assert (mgw.folder / "hub.db").read_bytes() == before
+    Hub.open(f"sqlite:///{mgw.folder}/queues.db", create=True).close()
+    assert "the tables of the gateway were added" in mgw.ok(
+        "hub", "create", "--hub", f"sqlite:///{mgw.folder}/queues.db"
+    )
+    mgw.file("a text of nobody's database", "notes.txt")
+    refused = mgw("hub", "create", "--hub", f"sqlite:///{mgw.folder}/notes.txt")
+    assert (refused.code, "is not a hub" in refused.err) == (1, True)
+    assert (mgw.folder / "notes.txt").read_text() == "a text of nobody's database"
+    with sqlite3.connect(mgw.folder / "hub.db") as connection:
+        connection.execute("UPDATE aq_hub SET schema_version = 1")
+    connection.close()
+    assert "written by an older release" in mgw("hub", "create").err
 
 
 def test_commands_make_what_a_file_makes(empty: Mgw) -> None:

@@ -14,7 +14,7 @@ from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueOptions
 from mgw.gateway.services.admin import GatewayAdmin
-from mgw.gateway.services.hubs import drop_hub
+from mgw.gateway.services.hubs import create_hub, drop_hub
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.secrets import Secrets
 from mgw.pipelines.hub import PARTS
@@ -115,7 +115,12 @@ def test_nothing_of_the_hub_is_left_and_everything_of_the_application(shop: Shop
     assert shop.everything() == before
     with pytest.raises(HubError, match="does not exist"):
         Hub.open(shop.url)
-    shop.make_hub()  # there is room for another
+    made = [create_hub(shop.url) for _ in range(2)]  # there is room for another
+    assert [(each.done, each.schema is not None) for each in made] == [
+        ("hub", shop.postgresql),
+        ("nothing", shop.postgresql),
+    ]
+    shop.make_hub()
     shop.consume()
 
 

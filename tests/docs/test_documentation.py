@@ -344,15 +344,14 @@ def test_commands_in_place_of_procedures_make_what_the_file_makes(tmp_path: Path
     shown = {word: block for block in blocks(page) for word in block.words}
     for name in ("orders", "readings"):
         mgw.file(shown[f"file={name}.yaml"].text, f"{name}.yaml")
-    mgw.file("version: 1\n", "empty.yaml")
     commands = (shown["commands-of-orders"].text + shown["commands-of-readings"].text).replace("\\\n", " ")
     for name in ("RABBIT_PORT", "MQTT_PORT"):
         commands = commands.replace(f"${name}", environ[name])
     lines = [line.removeprefix("mgw ") for line in commands.splitlines()]
-    assert len(lines) == 8 + 5
+    assert len(lines) == 9 + 5
     done = subprocess.run(
         [sys.executable, "-c", _IN_ONE_PROCESS],
-        input="\n".join(["apply empty.yaml", *lines, "plan orders.yaml readings.yaml"]),
+        input="\n".join([*lines, "plan orders.yaml readings.yaml"]),
         cwd=tmp_path,
         env=mgw.environment(),
         capture_output=True,

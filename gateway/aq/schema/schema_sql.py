@@ -174,7 +174,7 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
                 cause=f"the file holds other tables ({_some(found.tables)}), but no hub"
                 if found.tables
                 else "the database is missing or empty",
-                cure="create it with mgw apply (in Python: Hub.open(..., create=True))",
+                cure="create it with mgw hub create or mgw apply FILE (in Python: Hub.open(..., create=True))",
             )
         if found.tables:
             _require_wal(found.journal_mode, where)
@@ -187,7 +187,7 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
             raise HubError(
                 f"hub {where} lacks the tables of {part.name}",
                 cause="it was created without them",
-                cure="add them with mgw apply (in Python: Hub.open(..., create=True))",
+                cure="add them with mgw hub create or mgw apply FILE (in Python: Hub.open(..., create=True))",
             )
 
 
