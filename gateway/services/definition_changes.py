@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, resolve_queue
 from mgw.gateway.config.apply import apply_action, apply_actions, plan_for
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, Mark, Path, errors
@@ -22,6 +22,7 @@ from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import Source, load_text
 from mgw.gateway.config.models import NOUNS, OF_THE_PROCESS, Document
 from mgw.gateway.config.plan import Action, Verb, compare
+from mgw.gateway.config.queue_users import refuse_use
 from mgw.gateway.config.running import read_running
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.configuration import prepare
@@ -158,6 +159,10 @@ class Changes:
             actions = with_held(self._hub, Document(), [Action(Verb.REMOVE, section, found.name, before=model)])
             if dry_run:
                 return Outcome(actions[0], found)
+            if section == "queues":  # those who use it go first; what it holds is the question after that
+                with self._hub.read() as conn:
+                    queue = resolve_queue(conn, found.name)
+                    refuse_use(conn, f"queue {queue.full_name}", [queue])
             if not force:
                 refuse_losses(actions, cure=_FORCE)
             apply_action(admin, Document(), actions[0], force=force)

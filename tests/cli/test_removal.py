@@ -81,7 +81,29 @@ def test_queue_and_queue_table(held: Mgw) -> None:
     held.ok("aq", "stop", "ONE")
     assert "2 messages, the oldest is " in refused(held, "aq", "drop", "ONE")
     assert "moved to queue SAFE" in held.ok("aq", "drop", "ONE", "--move-to", "SAFE")
+    held.ok("jobs", "remove", "out", "--force")
     assert "deleted with it" in held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_queue_that_something_uses(held: Mgw) -> None:
+    held.ok("aq", "create", "BAD", "-t", "SAFE_TAB")
+    held.ok("schedules", "create", "half", "-t", "outbound", "--source", "ONE", "--destination", "far@mem")
+    held.ok("jobs", "alter", "out", "--exception-queue", "BAD")
+    for queue, uses in (("MANY", "job out uses it as its source"), ("ONE", "schedule half uses it as its source")):
+        for more in ("--force", "--move-to=BAD"):
+            assert uses in refused(held, "aq", "drop", queue, more)
+    for words in (("aq", "stop", "BAD"), ("aq", "stop", "SAFE")):
+        held.ok(*words)
+    said = refused(held, "aq", "drop", "BAD")
+    assert "queue BAD cannot be removed" in said
+    assert "mgw jobs remove out), or alter it (mgw jobs alter out --exception-queue QUEUE)" in said
+    assert "job out uses it as its source (MANY)" in refused(held, "aq", "tables", "drop", "MANY_TAB", "--force")
+    assert held.ok("aq", "queues", "--json").count('"enqueue_enabled": true') >= 2, "nothing was stopped by a refusal"
+    held.ok("schedules", "remove", "half")
+    held.ok("jobs", "alter", "out", "--exception-queue", "")
+    held.ok("aq", "drop", "BAD")
+    held.ok("jobs", "remove", "out", "--force")
+    held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
 
 
 def test_plan_counts_and_apply_refuses_all_of_it(held: Mgw) -> None:

@@ -19,10 +19,12 @@ from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
 from mgw.gateway.config.obstacles import WouldStop
+from mgw.gateway.config.queue_users import QueueIsUsed
 from mgw.gateway.config.running import read_queue, read_running
 from mgw.gateway.config.unchanged import Seen
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.services import generations as service
+from mgw.gateway.services import queues
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.expected import Expected
@@ -255,6 +257,9 @@ def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(g
     with pytest.raises(AdminError) as refused:
         admin.unregister_foreign_queue("new", "other")
     assert "mgw outbound-schedules remove FILES new@other" in refused.value.cure
+    with pytest.raises(QueueIsUsed, match=r"schedule of DBMS_HQADM of job HQ\$_1 uses it as its source") as used_queue:
+        queues.drop_queue(gateway.hub, "FILES", force=True)
+    assert "mgw outbound-schedules remove FILES new@other" in used_queue.value.cure
     assert export_text(gateway.hub) == held
     admin.hq_unschedule_propagation("FILES", "MQSERIES_OUTBOUND", "new@other")
     list(way_back(gateway.hub, number).go(gateway.hub))
