@@ -18,6 +18,7 @@ from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, Mark, Path, errors
 from mgw.gateway.config.given import clean, source_of
 from mgw.gateway.config.holding import refuse_losses, with_held
+from mgw.gateway.config.job_subscriptions import with_subscriptions
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import Source, load_text
 from mgw.gateway.config.models import NOUNS, OF_THE_PROCESS, Document
@@ -235,7 +236,8 @@ class Changes:
         expected.check(found, what)
         document, findings = _checked(_one(section, known or name, settings(found)), held, what)
         model = next(iter(getattr(document, section).items()))
-        action = next(each for each in compare(document, held) if each.section == section and each.given == model[0])
+        steps = with_subscriptions(self._hub, document, compare(document, held))
+        action = next(each for each in steps if each.section == section and each.given == model[0])
         actions = with_held(self._hub, document, [action])
         if not dry_run:
             if not force:

@@ -12,6 +12,7 @@ from mgw.gateway.config.export import shown_text
 from mgw.gateway.config.given import clean
 from mgw.gateway.config.history import RESTORED, Then, UnknownGeneration, then_at
 from mgw.gateway.config.holding import with_held
+from mgw.gateway.config.job_subscriptions import with_subscriptions
 from mgw.gateway.config.kept import missing_secrets
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
@@ -222,6 +223,7 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
         # a file leaves it out where it has its defaults
         document = document.model_copy(update={"agents": {**document.agents, DEFAULT_AGENT: AgentModel()}})
     steps = [each for each in compare(document, held, prune=True) if each.section in RESTORED or not each.changes_hub]
+    steps = with_subscriptions(hub, document, steps)
     try:
         refuse_obstacles(hub, document, steps)
     except WouldStop as error:

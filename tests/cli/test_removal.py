@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
 from tests.cli.conftest import Mgw
 from tests.cli.test_run_with_refusals import running
 from tests.support.waiting import eventually
@@ -104,6 +106,20 @@ def test_queue_that_something_uses(held: Mgw) -> None:
     held.ok("aq", "drop", "BAD")
     held.ok("jobs", "remove", "out", "--force")
     held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_subscription_of_a_job_that_went_with_its_queue_is_made_again(held: Mgw) -> None:
+    """The documented procedures do not know jobs."""
+
+    with open_hub(f"sqlite:///{held.folder}/hub.db") as hub:
+        GatewayAdmin(hub).aq.drop_queue_table("MANY_TAB", force=True)
+    again = "alter  job out (subscription: none -> MGW_out)"
+    assert again in held.ok("plan", "gateway.yaml")
+    assert "1 created, 1 altered" in held.ok("apply", "gateway.yaml")
+    assert "MGW_out" in held.ok("aq", "subscribers", "list", "MANY")
+    (told,) = (each for each in json.loads(held.ok("events", "--json")) if each["event_name"] == "SubscribedAgain")
+    assert "does not get messages that were enqueued meanwhile" in told["event_text"]
+    assert "nothing to do" in held.ok("apply", "gateway.yaml")
 
 
 def test_plan_counts_and_apply_refuses_all_of_it(held: Mgw) -> None:
