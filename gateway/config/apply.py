@@ -17,6 +17,7 @@ from mgw.gateway.config.gateway_steps import GATEWAY_STEPS, alter_transformation
 from mgw.gateway.config.generation_progress import Progress
 from mgw.gateway.config.holding import FILE_CURE, refuse_losses, with_held
 from mgw.gateway.config.hub_steps import HUB_STEPS, alter_queue, remove_from_hub
+from mgw.gateway.config.job_subscriptions import with_subscriptions
 from mgw.gateway.config.models import AgentModel, Document
 from mgw.gateway.config.obstacles import refuse_obstacles
 from mgw.gateway.config.plan import Action, Refuse, Verb, compare
@@ -46,7 +47,8 @@ def plan_for(hub: Hub | None, document: Document, *, prune: bool = False, refuse
     """
     if hub is None:
         return compare(document, NEW_HUB, prune=prune)
-    return with_held(hub, document, compare(document, read_running(hub), prune=prune, refuse=refuse))
+    steps = compare(document, read_running(hub), prune=prune, refuse=refuse)
+    return with_held(hub, document, with_subscriptions(hub, document, steps))
 
 
 def apply_actions(
@@ -129,6 +131,7 @@ def _is_so(admin: GatewayAdmin, document: Document, action: Action) -> bool:
     """Whether what a step is for is so already; that somebody else has removed an object is as good as a removal."""
     try:
         steps = compare(document, read_running(admin.hub), refuse=lambda *_: None)
+        steps = with_subscriptions(admin.hub, document, steps)
     except GatewayError:  # why the step was refused counts more
         return False
     if action.verb is Verb.REMOVE:

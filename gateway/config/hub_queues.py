@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueInUse, SubscriberInfo, is_of_job
+from mgw.gateway.aq import (
+    INFINITE,
+    SUBSCRIBER_OPTIONS,
+    Hub,
+    QueueAdmin,
+    QueueInUse,
+    SubscriberInfo,
+    is_of_job,
+    resolve_queue,
+)
 from mgw.gateway.config.forms import hub_name, inline_table, queue_table_of
 from mgw.gateway.config.holding import made_for
 from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
+from mgw.gateway.config.queue_users import refuse_use
 from mgw.gateway.config.unchanged import Seen
 from mgw.links.options import typed
 from mgw.transforms.errors import AqError, ConfigInvalid
@@ -176,6 +186,7 @@ def drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: bo
     ``document`` describes it by itself. ``force``: their messages are deleted with them.
 
     Raises:
+        QueueIsUsed: something uses it; nothing was done.
         AqError: refused; nothing was dropped, and the queue is open as it was.
         Overtaken: it is not as it was seen.
     """
@@ -201,6 +212,8 @@ def _drop_queue(hub: Hub, document: Document, name: str, seen: Seen, *, force: b
     table = made_for(hub, document, name)
     with hub.write() as conn:
         seen.require(hub, conn, **stopped)
+        queue = resolve_queue(conn, name)
+        refuse_use(conn, f"queue {queue.full_name}", [queue])  # before it is stopped under those who use it
         admin = QueueAdmin(hub, conn)
         admin.stop_queue(name, wait=False)
         admin.drop_queue(name, force=force)

@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, resolve_queue
 from mgw.gateway.config.apply import apply_action, apply_actions, plan_for
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, Mark, Path, errors
 from mgw.gateway.config.given import clean, source_of
 from mgw.gateway.config.holding import refuse_losses, with_held
+from mgw.gateway.config.job_subscriptions import with_subscriptions
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import Source, load_text
 from mgw.gateway.config.models import NOUNS, OF_THE_PROCESS, Document
 from mgw.gateway.config.plan import Action, Verb, compare
+from mgw.gateway.config.queue_users import refuse_use
 from mgw.gateway.config.running import read_running
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.configuration import prepare
@@ -158,6 +160,10 @@ class Changes:
             actions = with_held(self._hub, Document(), [Action(Verb.REMOVE, section, found.name, before=model)])
             if dry_run:
                 return Outcome(actions[0], found)
+            if section == "queues":  # those who use it go first; what it holds is the question after that
+                with self._hub.read() as conn:
+                    queue = resolve_queue(conn, found.name)
+                    refuse_use(conn, f"queue {queue.full_name}", [queue])
             if not force:
                 refuse_losses(actions, cure=_FORCE)
             apply_action(admin, Document(), actions[0], force=force)
@@ -230,7 +236,8 @@ class Changes:
         expected.check(found, what)
         document, findings = _checked(_one(section, known or name, settings(found)), held, what)
         model = next(iter(getattr(document, section).items()))
-        action = next(each for each in compare(document, held) if each.section == section and each.given == model[0])
+        steps = with_subscriptions(self._hub, document, compare(document, held))
+        action = next(each for each in steps if each.section == section and each.given == model[0])
         actions = with_held(self._hub, document, [action])
         if not dry_run:
             if not force:

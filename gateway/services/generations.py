@@ -9,9 +9,11 @@ from typing import Any
 from mgw.gateway.aq import Hub, Undertaking
 from mgw.gateway.config.apply import apply_actions
 from mgw.gateway.config.export import shown_text
+from mgw.gateway.config.forms import hub_name
 from mgw.gateway.config.given import clean
 from mgw.gateway.config.history import RESTORED, Then, UnknownGeneration, then_at
 from mgw.gateway.config.holding import with_held
+from mgw.gateway.config.job_subscriptions import with_subscriptions
 from mgw.gateway.config.kept import missing_secrets
 from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
@@ -202,6 +204,7 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
     then = then_at(hub, number)
     held = read_running(hub)
     _refuse_what_is_lost(number, then, held)
+    _refuse_dropped_queues(number, then, held)
     text = shown_text(then.document)
     source = clean(load_text(text, f"generation {number}"))
     checked, lost = check_source(source, held=held), missing_secrets(source, held)
@@ -222,6 +225,7 @@ def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) ->
         # a file leaves it out where it has its defaults
         document = document.model_copy(update={"agents": {**document.agents, DEFAULT_AGENT: AgentModel()}})
     steps = [each for each in compare(document, held, prune=True) if each.section in RESTORED or not each.changes_hub]
+    steps = with_subscriptions(hub, document, steps)
     try:
         refuse_obstacles(hub, document, steps)
     except WouldStop as error:
@@ -252,6 +256,30 @@ def _refuse_what_is_lost(number: int, then: Then, held: Document) -> None:
                 [*causes[1:], "a rollback brings back neither secrets nor subscribers and schedules of the old style"]
             ),
             cure=f"do first: {'; '.join(cures)}; then roll back again",
+        )
+
+
+def _refuse_dropped_queues(number: int, then: Then, held: Document) -> None:
+    """Refuse to bring back jobs that need queues of the hub that are gone.
+
+    Raises:
+        NotRestored: it has some.
+    """
+    there, gone = {hub_name(name) for name in held.queues}, dict[str, list[str]]()
+    for name, job in then.document.jobs.items():
+        for place in (job.source, job.destination, job.exception_queue):
+            if place is not None and "@" not in place and hub_name(place) not in there:
+                gone.setdefault(hub_name(place), [place]).append(f"job {name}")
+    if gone:
+        queues = [place for place, *_ in gone.values()]
+        causes = [
+            f"queue {place}, which {' and '.join(jobs)} needs, was dropped since" for place, *jobs in gone.values()
+        ]
+        raise NotRestored(
+            f"generation {number} cannot be restored: {causes[0]}",
+            cause="; ".join([*causes[1:], "a rollback brings back no queues of the hub"]),
+            cure=f"create first: {', '.join(queues)} (mgw aq create QUEUE --table TABLE, or a file with mgw apply; "
+            "mgw audit shows how it was); then roll back again",
         )
 
 

@@ -21,9 +21,11 @@ from mgw.gateway.aq import (
 )
 from mgw.gateway.aq import queue_backlog as backlog
 from mgw.gateway.aq import resolve_queue as resolve
+from mgw.gateway.config.queue_users import refuse_use
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 from mgw.gateway.services import lookup
+from mgw.gateway.state.gateway_hub import complete
 from mgw.transforms.errors import GatewayError
 
 __all__ = [
@@ -39,6 +41,8 @@ __all__ = [
     "administration",
     "create_queue",
     "database_role",
+    "drop_queue",
+    "drop_queue_table",
     "job_of",
     "overview",
     "purge_queue",
@@ -143,6 +147,38 @@ def switch_queue(hub: Hub, name: str, *, on: bool, enqueue: bool, dequeue: bool,
     if found is None:
         raise lookup.NotFound("queue", name, [])
     return found
+
+
+def drop_queue(hub: Hub, name: str, *, force: bool, move_to: str | None = None) -> Held:
+    """Drop a stopped queue that nothing of the gateway uses; what it held.
+
+    Args:
+        force: its messages are deleted with it.
+        move_to: a queue that they go to first.
+
+    Raises:
+        QueueIsUsed: a job, or a subscriber or schedule of the old style, uses it.
+        AqError: as :meth:`mgw.gateway.aq.QueueAdmin.drop_queue`.
+    """
+    return _careful(hub).drop_queue(name, force=force, move_to=move_to)
+
+
+def drop_queue_table(hub: Hub, name: str, *, force: bool, move_to: str | None = None) -> Held:
+    """Drop a queue table, with ``force`` also with its queues and their messages; what it held.
+
+    Raises:
+        QueueIsUsed: a job, or a subscriber or schedule of the old style, uses one of its queues.
+        AqError: as :meth:`mgw.gateway.aq.QueueAdmin.drop_queue_table`.
+    """
+    return _careful(hub).drop_queue_table(name, force=force, move_to=move_to)
+
+
+def _careful(hub: Hub) -> QueueAdmin:
+    """The procedures, which drop no queue that the gateway uses."""
+    complete(hub)
+    admin = QueueAdmin(hub)
+    admin.may_go = refuse_use
+    return admin
 
 
 class Purge(NamedTuple):

@@ -9,6 +9,7 @@ from mgw.gateway.config.history import UnknownGeneration
 from mgw.gateway.config.holding import WouldDelete
 from mgw.gateway.config.obstacles import WouldStop
 from mgw.gateway.config.plan import FixedSetting
+from mgw.gateway.config.queue_users import QueueIsUsed
 from mgw.gateway.services.admin import Ora, Overtaken
 from mgw.gateway.services.exceptions import DeskRefused
 from mgw.gateway.services.expected import Unexpected
@@ -80,7 +81,18 @@ _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind]
     ((NotFound, NotInLedger, UnknownGeneration), None, Kind.MISSING),
     ((Unexpected,), None, Kind.OVERTAKEN),
     (
-        (DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, WouldStop, FixedSetting, NotRestored, Overtaken),
+        (
+            DeskRefused,
+            FixedSetting,
+            HoldsMessages,
+            NotRestored,
+            OfAJob,
+            Overtaken,
+            QueueIsUsed,
+            TokenEnded,
+            WouldDelete,
+            WouldStop,
+        ),
         None,
         Kind.CONFLICT,
     ),

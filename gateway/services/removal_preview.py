@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mgw.gateway.aq import Hub, is_of_job
 from mgw.gateway.config.forms import hub_name
+from mgw.gateway.config.queue_users import QueueUser, users_of_queues
 from mgw.gateway.definitions.objects import JobDef, ScheduleDef, key
 from mgw.gateway.services.admin import GatewayAdmin
 
@@ -42,6 +43,17 @@ def users_of(hub: Hub, section: str, name: str) -> list[User]:
             *(_alone(each, "of messages over it") for each in _schedules(admin) if key(each.link) == key(name)),
             *(User("foreign_queues", f"{each.name}@{each.link}", "foreign queue at it") for each in queues),
         ]
+    if section == "queues":
+        with hub.read() as conn:
+            used = users_of_queues(conn, [name])
+        return [
+            *(_of_queue(each) for each in used),
+            *(
+                User("subscribers", each.name, "subscriber, whose messages go with it", stays=False)
+                for each in admin.aq.queue_subscribers(name)
+                if each.name and not is_of_job(each.name)
+            ),
+        ]
     wanted = hub_name(name)
     found = [
         _user(job, f"of which it is the {end.replace('_', ' ')}")
@@ -49,19 +61,18 @@ def users_of(hub: Hub, section: str, name: str) -> list[User]:
         for end in ("source", "destination", "exception_queue")
         if (place := getattr(job, end)) is not None and hub_name(place) == wanted
     ]
-    found += [
+    return found + [
         _alone(schedule, f"of which it is the {end}")
         for schedule in _schedules(admin)
         for end in ("source", "destination")
         if hub_name(getattr(schedule, end)) == wanted
     ]
-    if section == "queues":
-        found += [
-            User("subscribers", each.name, "subscriber, whose messages go with it", stays=False)
-            for each in admin.aq.queue_subscribers(name)
-            if each.name and not is_of_job(each.name)
-        ]
-    return found
+
+
+def _of_queue(user: QueueUser) -> User:
+    section = {"subscriber": "old_subscribers", "schedule": "old_schedules"}.get(user.kind, "jobs")
+    half = {"subscriber": "subscriber without a schedule", "schedule": "schedule without a subscriber"}
+    return User(section, user.name, f"{half.get(user.kind, user.kind)}, of which it is the {user.end}")
 
 
 def _user(job: JobDef, told: str) -> User:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
 from tests.cli.conftest import Mgw
 from tests.cli.test_run_with_refusals import running
 from tests.support.waiting import eventually
@@ -81,7 +83,43 @@ def test_queue_and_queue_table(held: Mgw) -> None:
     held.ok("aq", "stop", "ONE")
     assert "2 messages, the oldest is " in refused(held, "aq", "drop", "ONE")
     assert "moved to queue SAFE" in held.ok("aq", "drop", "ONE", "--move-to", "SAFE")
+    held.ok("jobs", "remove", "out", "--force")
     assert "deleted with it" in held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_queue_that_something_uses(held: Mgw) -> None:
+    held.ok("aq", "create", "BAD", "-t", "SAFE_TAB")
+    held.ok("schedules", "create", "half", "-t", "outbound", "--source", "ONE", "--destination", "far@mem")
+    held.ok("jobs", "alter", "out", "--exception-queue", "BAD")
+    for queue, uses in (("MANY", "job out uses it as its source"), ("ONE", "schedule half uses it as its source")):
+        for more in ("--force", "--move-to=BAD"):
+            assert uses in refused(held, "aq", "drop", queue, more)
+    for words in (("aq", "stop", "BAD"), ("aq", "stop", "SAFE")):
+        held.ok(*words)
+    said = refused(held, "aq", "drop", "BAD")
+    assert "queue BAD cannot be removed" in said
+    assert "mgw jobs remove out), or alter it (mgw jobs alter out --exception-queue QUEUE)" in said
+    assert "job out uses it as its source (MANY)" in refused(held, "aq", "tables", "drop", "MANY_TAB", "--force")
+    assert held.ok("aq", "queues", "--json").count('"enqueue_enabled": true') >= 2, "nothing was stopped by a refusal"
+    held.ok("schedules", "remove", "half")
+    held.ok("jobs", "alter", "out", "--exception-queue", "")
+    held.ok("aq", "drop", "BAD")
+    held.ok("jobs", "remove", "out", "--force")
+    held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_subscription_of_a_job_that_went_with_its_queue_is_made_again(held: Mgw) -> None:
+    """The documented procedures do not know jobs."""
+
+    with open_hub(f"sqlite:///{held.folder}/hub.db") as hub:
+        GatewayAdmin(hub).aq.drop_queue_table("MANY_TAB", force=True)
+    again = "alter  job out (subscription: none -> MGW_out)"
+    assert again in held.ok("plan", "gateway.yaml")
+    assert "1 created, 1 altered" in held.ok("apply", "gateway.yaml")
+    assert "MGW_out" in held.ok("aq", "subscribers", "list", "MANY")
+    (told,) = (each for each in json.loads(held.ok("events", "--json")) if each["event_name"] == "SubscribedAgain")
+    assert "does not get messages that were enqueued meanwhile" in told["event_text"]
+    assert "nothing to do" in held.ok("apply", "gateway.yaml")
 
 
 def test_plan_counts_and_apply_refuses_all_of_it(held: Mgw) -> None:

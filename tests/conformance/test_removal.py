@@ -247,6 +247,33 @@ def test_job_on_a_single_consumer_queue_leaves_the_messages_there(gateway: Gatew
     assert audit(gateway) == [("remove job", "out, which reads Q", 0, None)]
 
 
+@pytest.mark.parametrize("gateway", ["sqlite"], indirect=True)
+def test_job_whose_subscription_went_with_its_queue_is_subscribed_again(gateway: Gateway, broker: MemoryBroker) -> None:
+    job(gateway, broker)
+    table = next(each.queue_table for each in gateway.admin.aq.queues() if each.name == "M")
+
+    def subscribers() -> list[str | None]:
+        return [each.name for each in gateway.admin.aq.queue_subscribers("M")]
+
+    for heal in (
+        lambda: gateway.admin.reset_job("out"),
+        lambda: gateway.admin.enable_job("out"),
+        lambda: gateway.admin.alter_job("out", rule="priority > 1"),
+    ):
+        gateway.admin.aq.drop_queue_table(table, force=True)
+        gateway.queue("M", multiple_consumers=True)
+        assert subscribers() == []
+        heal()
+        assert subscribers() == ["MGW_out"]
+    gateway.admin.reset_job("out")
+    with gateway.hub.read() as conn:
+        told = conn.execute(
+            sa.text("SELECT event_text FROM mgw_events WHERE event_name = 'SubscribedAgain' AND object_name = 'out'")
+        ).all()
+    assert len(told) == 3
+    assert "queue M" in told[0][0]
+
+
 def test_running_job_is_disabled_before_its_messages_are_moved(gateway: Gateway, broker: MemoryBroker) -> None:
     job(gateway, broker)
     broker.hold_confirms = True

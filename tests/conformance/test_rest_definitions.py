@@ -419,6 +419,23 @@ def test_what_is_used_or_fixed_is_refused_as_a_conflict(web: Caller) -> None:
     assert told["cause"] == "this is fixed when the object is created"
 
 
+def test_a_queue_that_a_job_uses_is_not_removed_whatever_the_queue_is_for_it(web: Caller) -> None:
+    for name in ("FROM", "TO", "BAD"):
+        web.ok("PUT", at("queues", name), {})
+    web.ok("PUT", at("jobs", "j"), {"type": "local", "source": "FROM", "destination": "TO", "exception_queue": "BAD"})
+    for name, use in (("FROM", "source"), ("TO", "destination"), ("BAD", "exception queue")):
+        for force in ("", "?force=true"):
+            told = web.refused(409, "DELETE", at("queues", name) + force)
+            assert told["detail"].startswith(f"queue {name} cannot be removed")
+            assert told["cause"] == f"job j uses it as its {use}"
+            assert "mgw jobs remove j" in told["cure"]
+        assert web.ok("GET", at("queues", name)) == {}, "it is open as it was"
+    web.ok("PATCH", at("jobs", "j"), {"exception_queue": None})
+    web.ok("DELETE", at("queues", "BAD"))
+    web.ok("DELETE", at("jobs", "j"))
+    web.ok("DELETE", at("queues", "FROM"))
+
+
 JOB = {"type": "inbound", "source": "IN@mem", "destination": "plain"}
 BAD: list[tuple[str, str, Any, str]] = [
     ("jobs", "j", JOB | {"options": {"MsgBatchSiz": 1}}, "options.MsgBatchSiz"),

@@ -19,12 +19,14 @@ from mgw.gateway.config.lint import check_source
 from mgw.gateway.config.load import load_text
 from mgw.gateway.config.models import Document
 from mgw.gateway.config.obstacles import WouldStop
+from mgw.gateway.config.queue_users import QueueIsUsed
 from mgw.gateway.config.running import read_queue, read_running
 from mgw.gateway.config.unchanged import Seen
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.services import generations as service
+from mgw.gateway.services import queues
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
-from mgw.gateway.services.definition_changes import Changes
+from mgw.gateway.services.definition_changes import Changes, Invalid
 from mgw.gateway.services.expected import Expected
 from mgw.gateway.services.generations import NotRestored, generations, text_of, way_back
 from mgw.gateway.services.impact import impact
@@ -255,6 +257,9 @@ def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(g
     with pytest.raises(AdminError) as refused:
         admin.unregister_foreign_queue("new", "other")
     assert "mgw outbound-schedules remove FILES new@other" in refused.value.cure
+    with pytest.raises(QueueIsUsed, match=r"schedule of DBMS_HQADM of job HQ\$_1 uses it as its source") as used_queue:
+        queues.drop_queue(gateway.hub, "FILES", force=True)
+    assert "mgw outbound-schedules remove FILES new@other" in used_queue.value.cure
     assert export_text(gateway.hub) == held
     admin.hq_unschedule_propagation("FILES", "MQSERIES_OUTBOUND", "new@other")
     list(way_back(gateway.hub, number).go(gateway.hub))
@@ -267,6 +272,23 @@ def test_what_something_that_stays_uses_is_not_removed_and_nothing_else_either(g
         )
     assert "mgw subscribers remove sub; mgw schedules remove sched;" in stopped.value.cure
     assert admin.get_job("more") is not None
+
+
+def test_a_queue_that_was_dropped_since_is_named_and_no_other_is_offered(gateway: Gateway) -> None:
+    """The documented procedure does not know jobs, and drops it."""
+    gateway.queue("QX")
+    gateway.admin.aq.stop_queue("Q")
+    gateway.admin.aq.drop_queue("Q")
+    with pytest.raises(NotRestored) as refusal:
+        way_back(gateway.hub, first(gateway))
+    assert "queue Q, which job carry needs, was dropped since" in refusal.value.what
+    assert "create first: Q (mgw aq create" in refusal.value.cure
+    with pytest.raises(Invalid) as invalid:
+        Changes(gateway.hub).patch("jobs", "carry", {"comment": "altered"}, Expected())
+    assert "queue 'Q', which job carry needs, was dropped" in invalid.value.cause
+    assert "mgw aq create Q " in invalid.value.cure
+    gateway.admin.aq.create_queue("Q", "Q_TAB")
+    assert way_back(gateway.hub, first(gateway)).is_empty
 
 
 def test_what_is_in_the_way_of_a_rollback_is_told_before_its_first_step(gateway: Gateway) -> None:

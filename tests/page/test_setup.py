@@ -187,13 +187,15 @@ def test_a_removal_says_first_what_uses_the_object_and_what_would_be_lost(hub: H
         preview("queues", "A", "Still used")
         assert browser.find("#users a").text == "NEAR"
         assert not browser.all("form[data-act] button"), "it could not be done"
+        form_type = "application/x-www-form-urlencoded"
+        body = f"was=A&tag={find(hub, 'queues', 'A').tag}&force=yes".encode()
+        assert web("POST", "/setup/queues/remove", body=body, content_type=form_type).status == 409
         preview("jobs", "NEAR", "No message is lost")
         confirm(browser)
         browser.wait_for("It is removed")
         assert admin.get_job("NEAR") is None
         preview("queues", "A", "2 messages")
         body = f"was=A&tag={find(hub, 'queues', 'A').tag}".encode()
-        form_type = "application/x-www-form-urlencoded"
         assert web("POST", "/setup/queues/remove", body=body, content_type=form_type).status == 409
         browser.find("[name=force]").click()
         confirm(browser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -46,6 +46,9 @@ class Administration:
     by: str | None = None
     #: Whether what has no procedure that shows it is written into the audit; False: the caller does that.
     notes: bool = True
+    #: Asked in the transaction that drops queues, before anything is done: with what is dropped, as ``queue ORDERS``,
+    #: and the queues that go. It raises where they have to stay. None, as in documented procedures: nobody is asked.
+    may_go: Callable[[sa.Connection, str, Sequence[QueueRef]], None] | None = None
 
     def __init__(
         self,

@@ -251,7 +251,10 @@ class QueueTableProcedures(QueueProcedures):
                 cure="stop and drop them first, or use force",
             )
         refs = (catalog.find_queue_by_id(db, queue.id) for queue in queues)
-        return [ref for ref in refs if ref is not None]
+        going = [ref for ref in refs if ref is not None]
+        if self.may_go is not None:
+            self.may_go(db.connection, f"queue table {name.shown}", going)
+        return going
 
     def migrate_queue_table(self, queue_table: str, compatible: str) -> QueueTableInfo:
         """Give a queue table another compatible setting (AQ guide 12.2 §8.1.5).

@@ -280,6 +280,8 @@ class QueueProcedures(RemovalProcedures):
                 cause=f"it is the default exception queue of queue table {queue.queue_table}",
                 cure="drop the queue table",
             )
+        if self.may_go is not None:
+            self.may_go(db.connection, f"queue {queue.full_name}", [queue])
         require_off(db, queue)
         return queue
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mgw.gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing
 from mgw.gateway.aq.model import DeliveryMode, QueueRef, SubscriberInfo
-from mgw.gateway.aq.names import QualifiedName, agent_key
+from mgw.gateway.aq.names import JOB_SUBSCRIBER, QualifiedName, agent_key, is_of_job
 from mgw.gateway.aq.options import read_options
 from mgw.gateway.aq.store.columns import Columns
 from mgw.gateway.aq.store.statements import Db
@@ -95,10 +95,13 @@ def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[
         )
     found = _consumer(db, queue, agent_key(consumer), "", 0)
     if found is None:
+        cause = "it is not a subscriber, and no message ever named it as a recipient"
+        cure = "name one of its subscribers, or add it (subscribers in the file, add_subscriber in Python)"
+        if is_of_job(consumer):
+            cause = "that subscription of a job is gone: the queue was dropped and made again, or somebody removed it"
+            cure = f"subscribe the job again, from now on: mgw jobs reset {consumer[len(JOB_SUBSCRIBER) :]}"
         raise SubscriberMissing(
-            f"consumer {consumer!r} of queue {queue.full_name} does not exist",
-            cause="it is not a subscriber, and no message ever named it as a recipient",
-            cure="name one of its subscribers, or add it (subscribers in the file, add_subscriber in Python)",
+            f"consumer {consumer!r} of queue {queue.full_name} does not exist", cause=cause, cure=cure
         )
     return found
 

@@ -163,16 +163,16 @@ def stop(
 
 
 def drop(ctx: typer.Context, queue: QueueName, force: DropForce = False, move_to: MoveTo = None) -> None:
-    """Drop a stopped queue with its subscribers. If it holds messages, give --force or --move-to."""
+    """Drop a stopped queue that no job uses, with its subscribers. If it holds messages, give --force or --move-to."""
     from mgw.gateway.services import lookup
-    from mgw.gateway.services.queues import administration
+    from mgw.gateway.services.queues import drop_queue
 
     if force and move_to is not None:
         fail("give either --force or --move-to", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue(hub, queue)
         target = None if move_to is None else lookup.queue(hub, move_to)
-        held = administration(hub).drop_queue(full, force=force, move_to=target)
+        held = drop_queue(hub, full, force=force, move_to=target)
         told = what_became(held, force=force, moved_to=target, now=hub.clock.now())
     say(f"queue {full} dropped{told}")
 

@@ -149,17 +149,20 @@ def enable_jms_types(ctx: typer.Context, table: TableName) -> None:
 def drop(
     ctx: typer.Context,
     table: TableName,
-    force: Annotated[bool, typer.Option("--force", help="Stop and drop its queues too, with their messages.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Stop and drop its queues too, with their messages; none may be used by a job."),
+    ] = False,
     move_to: MoveTo = None,
 ) -> None:
     """Drop a queue table without queues. If its exception queue holds messages, give --force or --move-to."""
     from mgw.gateway.services import lookup
-    from mgw.gateway.services.queues import administration
+    from mgw.gateway.services.queues import drop_queue_table
 
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue_table(hub, table)
         target = None if move_to is None else lookup.queue(hub, move_to)
-        held = administration(hub).drop_queue_table(full, force=force, move_to=target)
+        held = drop_queue_table(hub, full, force=force, move_to=target)
         told = what_became(held, force=force, moved_to=target, now=hub.clock.now())
     say(f"queue table {full} dropped{told}")
 

@@ -105,9 +105,19 @@ class Context:
         self._guesses += 1
         guess = nearest(name, self._names(section)) if self._guesses <= _MAX_GUESSES else ""
         cure = f"did you mean {guess!r}?" if guess else f"define it under {section}"
+        if section == "queues" and self._was_dropped(path, name):
+            message = f"queue {name!r}, which job {path[1]} needs, was dropped since the job was made"
+            self.source.error(finding, path, message, f"create it first (mgw aq create {name} --table TABLE)")
+            return
         if section == "queues" and "@" in name:
             cure = "name a queue of the hub; queue@link is a foreign queue"
         self.source.error(finding, path, f"{NOUNS[section]} {name!r} is not defined", cure)
+
+    def _was_dropped(self, path: Path, name: str) -> bool:
+        """Whether a job of the hub has that queue in that place: there was one when the job was made."""
+        job = folded(self.held.jobs).get(key(str(path[1]))) if path[0] == "jobs" else None
+        known = None if job is None else getattr(job, str(path[2]), None)
+        return isinstance(known, str) and hub_name(known) == hub_name(name)
 
     def _names(self, section: str) -> Iterator[str]:
         yield from getattr(self.document, section)

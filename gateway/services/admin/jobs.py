@@ -33,7 +33,7 @@ from mgw.gateway.services.admin.job_checks import (
 from mgw.gateway.services.admin.job_ends import JobEnds, resolve_ends
 from mgw.gateway.services.admin.job_options import check_poll_interval, job_options
 from mgw.gateway.services.admin.job_removal import JobRemoval
-from mgw.gateway.state import catalog
+from mgw.gateway.state import catalog, run_state
 from mgw.links.contract import Direction, Guarantee, LinkSpec
 from mgw.transforms.errors import AdminError
 
@@ -173,12 +173,39 @@ class JobProcedures(JobRemoval):
         check_transformation(conn, new)
         check_exception_queue(self, conn, new, ends)
         catalog.update_job(conn, new)
-        if ends.subscribed is not None and new.rule != old.rule:
+        if ends.subscribed is None or self._subscribed_again(conn, new):
+            return new
+        if new.rule != old.rule:
             subscribers.alter(self.hub, conn, ends.subscribed, new)
         return new
 
+    def _subscribed_again(self, conn: sa.Connection, job: JobDef) -> bool:
+        """Whether the job had lost its subscription to its source, and has it again: from now on it collects, and the
+        job is tried again. An event says what it means."""
+        queue = subscribers.source_queue(conn, job)
+        if queue is None or not queue.multiple_consumers or not subscribers.is_missing(self.hub, conn, queue, job):
+            return False
+        subscribers.add(self.hub, conn, queue, job)
+        catalog.reset_job(conn, job.id)
+        text = (
+            f"job {job.name} is subscribed to queue {queue.full_name} again as {job.subscriber}: that subscription was "
+            "gone; the job does not get messages that were enqueued meanwhile, or went with the queue"
+        )
+        _LOGGER.warning("%s", text)
+        now = self.hub.clock.now()
+        run_state.add_event(
+            conn,
+            agent_name=job.agent,
+            level="WARNING",
+            name="SubscribedAgain",
+            object_name=job.name,
+            text=text,
+            now=now,
+        )
+        return True
+
     def enable_job(self, job_name: str) -> None:
-        """Let a job move messages; idempotent.
+        """Let a job move messages; idempotent. A subscription of the job that is gone with its queue is made again.
 
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal.
@@ -194,13 +221,16 @@ class JobProcedures(JobRemoval):
         self._set_enabled(job_name, enabled=False)
 
     def reset_job(self, job_name: str) -> None:
-        """READY with no failures; tried again at once. A job that is connected drains and reconnects.
+        """READY with no failures; tried again at once. A job that is connected drains and reconnects. A subscription of
+        the job that is gone with its queue is made again.
 
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal.
         """
         with self.change("job", job_name, "reset", deed=True) as conn:
-            catalog.reset_job(conn, self._usable(conn, job_name).id)
+            job = self._usable(conn, job_name)
+            if not self._subscribed_again(conn, job):
+                catalog.reset_job(conn, job.id)
 
     @staticmethod
     def _check_new(conn: sa.Connection, draft: JobDef) -> None:
@@ -247,7 +277,10 @@ class JobProcedures(JobRemoval):
 
     def _set_enabled(self, job_name: str, *, enabled: bool) -> None:
         with self.change("job", job_name, "enable" if enabled else "disable") as conn:
-            catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
+            job = replace(self._usable(conn, job_name), enabled=enabled)
+            catalog.update_job(conn, job)
+            if enabled:
+                self._subscribed_again(conn, job)
 
 
 def _check_scheduled(old: JobDef, new: JobDef) -> None:

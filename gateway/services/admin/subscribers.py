@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Held, HoldsMessages, Hub, QueueAdmin, QueueRef, transfer
-from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.definitions.objects import JobDef, key
 from mgw.gateway.services.admin.base import Ora
 from mgw.transforms.errors import AdminError, AqError
 
-__all__ = ["MAX_JOB_NAME", "add", "alter", "held", "release", "remove", "source_queue"]
+__all__ = ["MAX_JOB_NAME", "add", "alter", "held", "is_missing", "release", "remove", "source_queue"]
 
 MAX_JOB_NAME = 124  # bytes: with MGW_ before it, the name of a subscriber
 
@@ -29,6 +29,12 @@ def add(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
         QueueAdmin(hub, conn).add_subscriber(_name(queue), job.subscriber, rule=job.rule)
     except AqError as error:
         raise _refused(job, error) from error
+
+
+def is_missing(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> bool:
+    """Whether the job has no subscription: the queue was dropped and made again, or somebody removed the subscriber."""
+    known = QueueAdmin(hub, conn).queue_subscribers(_name(queue))
+    return key(job.subscriber) not in {key(each.name) for each in known if each.name}
 
 
 def alter(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
@@ -111,5 +117,5 @@ def _refused(job: JobDef, error: AqError) -> AdminError:
     if error.number == _SUBSCRIBER_EXISTS:
         cause, cure = "somebody else created it", f"remove subscriber {job.subscriber}, or give the job another name"
     elif error.number == _NO_SUBSCRIBER:
-        cause, cure = "somebody removed it", "remove the job and create it again"
+        cause, cure = "somebody removed it", f"subscribe the job again: mgw jobs reset {job.name}"
     return AdminError(f"job {job.name}: {error.what}", number=error.number or Ora.INVALID_VALUE, cause=cause, cure=cure)
