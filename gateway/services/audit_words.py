@@ -17,7 +17,7 @@ THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null
 
 
 #: Kinds of which a line shows everything: who got what says nothing without.
-_SHORT = frozenset(("queue privilege", "system privilege", "type privilege", "role", "user"))
+_SHORT = frozenset(("queue privilege", "system privilege", "type privilege", "role", "user", "parked keys"))
 
 
 def told(each: Audited) -> str:
@@ -28,6 +28,8 @@ def told(each: Audited) -> str:
     elif each.kind in _SHORT:
         values = presented(each.after_change or each.before_change) or {}
         text += f" ({', '.join(f'{name}: {value}' for name, value in values.items() if name != SECRETS)})"
+    elif each.kind == "exceptions" and each.before_change is not None:
+        text += f" (in {each.before_change.get('exception_queue')})"
     if each.messages:
         became = "deleted" if each.moved_to is None else f"moved to queue {each.moved_to}"
         text += f": {each.messages} message{'' if each.messages == 1 else 's'} {became}"

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.exceptions import EVERYTHING, Change, DeskRefused, Outcome, Pace, Which, desk_of
+from mgw.gateway.services.happenings import audit
 from mgw.gateway.services.lookup import NotFound
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AqError
@@ -159,6 +161,9 @@ def test_discard_removes_and_tells(gateway: Gateway) -> None:
     assert bodies(gateway.browse("BAD")) == GIVEN[1:]
     assert waiting(gateway) == []
     assert any("discarded by me: " + outcome.done[0] in text for text in gateway.events())
+    (kept,) = audit(gateway.hub, 1)
+    assert (kept.actor, told(kept)) == ("me", "discard exceptions out (in BAD): 1 message deleted")
+    assert kept.before_change == {"exception_queue": "BAD", "messages": outcome.done}
 
 
 def test_an_edited_message_keeps_its_reason_and_place(gateway: Gateway) -> None:
@@ -174,6 +179,12 @@ def test_an_edited_message_keeps_its_reason_and_place(gateway: Gateway) -> None:
     assert (again.reason.number, again.reason.msgid) == (first.reason.number, first.reason.msgid)
     assert any("edited by me" in text and first.id in text for text in gateway.events())
     replayed(gateway)
+    replay, edit = audit(gateway.hub, 2)
+    assert (edit.actor, edit.action, edit.object, replay.actor) == ("me", "edit exceptions", "out", "me")
+    assert edit.before_change == {"exception_queue": "BAD", "message": first.id}
+    assert edit.after_change is not None
+    assert edit.after_change["message"] == edited.id
+    assert told(replay) == "replay exceptions out (in BAD): 3 messages moved to queue Q"
     assert bodies(waiting(gateway)) == ['{"f":212}', *GIVEN[1:]]
     assert waiting(gateway)[0].header("by") == "me"
     assert waiting(gateway)[0].header("MGW_error_edited") is None

@@ -98,6 +98,7 @@ class Changed:
         before, after: its settings without secrets; None: it was not there, or is not.
         version: of the gateway's definitions, with this change.
         result: of an undertaking, at its end.
+        messages: that were removed; ``moved_to``: the queue that got them, None: they were deleted.
     """
 
     verb: str
@@ -107,6 +108,8 @@ class Changed:
     after: Mapping[str, Any] | None = None
     version: int | None = None
     result: str | None = None
+    messages: int = 0
+    moved_to: str | None = None
 
 
 #: What the audit tells of the hub: the definition of one of these.
@@ -191,6 +194,8 @@ def keep_change(conn: sa.Connection, changed: Changed, *, now: float, by: str | 
             "",
             f"{changed.verb} {changed.kind}",
             changed.name,
+            changed.messages,
+            moved_to=changed.moved_to,
             kind=changed.kind,
             before_change=as_text(changed.before),
             after_change=as_text(changed.after),

@@ -120,7 +120,7 @@ class PurgeProcedures(Administration):
         done = self._purge(plan, block)
         if done.messages or done.entries:
             with self.change() as conn:
-                which = f" where {purge_condition}" if purge_condition else ""
+                which = f" where {' '.join(purge_condition.split())}" if purge_condition else ""
                 record(self, conn, Removal("purge", f"queue table {name.shown}{which}", Held(done.messages)))
         _log.info(
             "queue table %s purged: %d message(s) and %d entries of consumers removed; condition: %s",

@@ -28,7 +28,6 @@ from mgw.gateway.aq import (
 )
 from mgw.gateway.definitions.objects import JobDef, key
 from mgw.gateway.observe.desk_events import ExceptionEdited, ExceptionsDiscarded, ExceptionsReplayed
-from mgw.gateway.observe.events import Event
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.exceptions.contract import (
     Change,
@@ -42,7 +41,7 @@ from mgw.gateway.services.exceptions.contract import (
     body_digest,
 )
 from mgw.gateway.services.exceptions.edits import edited_message
-from mgw.gateway.services.exceptions.journal import record
+from mgw.gateway.services.exceptions.journal import Deed, record
 from mgw.transforms.errors import AqError, GatewayError
 from mgw.transforms.payloads.exception_message import original_of, reason_of
 
@@ -204,7 +203,7 @@ class HubDesk:
         """
         self._check_replay()
 
-        def put(conn: sa.Connection, entries: Sequence[Entry]) -> Event:
+        def put(conn: sa.Connection, entries: Sequence[Entry]) -> Deed:
             originals = [original_of(entry.message) for entry in entries]
             transfer.put(conn, self._source, originals, recipients=self._recipients)
             ids = tuple(entry.id for entry in entries)
@@ -246,7 +245,7 @@ class HubDesk:
     def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
 
-        def drop(conn: sa.Connection, entries: Sequence[Entry]) -> Event:  # noqa: ARG001
+        def drop(conn: sa.Connection, entries: Sequence[Entry]) -> Deed:  # noqa: ARG001
             return ExceptionsDiscarded(self._job.name, self.queue, by, tuple(entry.id for entry in entries))
 
         return self._each(which, drop, limit=limit, pace=pace, dry=dry)
@@ -254,7 +253,7 @@ class HubDesk:
     def _each(
         self,
         which: Which,
-        act: Callable[[sa.Connection, Sequence[Entry]], Event],
+        act: Callable[[sa.Connection, Sequence[Entry]], Deed],
         *,
         limit: int | None,
         pace: Pace,
@@ -288,7 +287,7 @@ class HubDesk:
                 yield each
 
     def _batch(
-        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Event], outcome: Outcome
+        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Deed], outcome: Outcome
     ) -> None:
         """All in one transaction; where one is refused, each of the others in its own, as many may be refused."""
         try:
@@ -301,7 +300,7 @@ class HubDesk:
                 self._batch([each], act, outcome)
 
     def _act(
-        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Event], outcome: Outcome
+        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Deed], outcome: Outcome
     ) -> None:
         """One transaction: to where they go, out of the exception queue, and the event.
 

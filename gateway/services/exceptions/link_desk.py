@@ -15,7 +15,6 @@ from typing import NamedTuple, cast
 
 from mgw.gateway.definitions.objects import JobDef, key
 from mgw.gateway.observe.desk_events import ExceptionEdited, ExceptionsDiscarded, ExceptionsReplayed
-from mgw.gateway.observe.events import Event
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.admin.job_ends import foreign_end, job_use, open_plain
@@ -30,7 +29,7 @@ from mgw.gateway.services.exceptions.contract import (
     body_digest,
 )
 from mgw.gateway.services.exceptions.edits import marked_message
-from mgw.gateway.services.exceptions.journal import record
+from mgw.gateway.services.exceptions.journal import Deed, record
 from mgw.gateway.services.exceptions.shelves import HeldShelf, LogShelf, Shelf, WatchedShelf, Where
 from mgw.gateway.services.exceptions.writer import Writer
 from mgw.links.contract import BATCH_BYTES, Direction, JobUse
@@ -249,7 +248,7 @@ class LinkDesk:
             except ConversionFailure as error:
                 outcome.failed[each.entry.id] = str(error)
 
-        def told(done: Sequence[_Found]) -> Event:
+        def told(done: Sequence[_Found]) -> Deed:
             return ExceptionsReplayed(self._job.name, self.queue, self.target, by, _ids(done))
 
         if not meant:
@@ -265,7 +264,7 @@ class LinkDesk:
     def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
 
-        def told(done: Sequence[_Found]) -> Event:
+        def told(done: Sequence[_Found]) -> Deed:
             return ExceptionsDiscarded(self._job.name, self.queue, by, _ids(done))
 
         def drop(shelf: Shelf, batch: Sequence[_Found], outcome: Outcome) -> None:
@@ -325,7 +324,7 @@ class LinkDesk:
         shelf: Shelf,
         done: Sequence[_Found],
         outcome: Outcome,
-        told: Callable[[Sequence[_Found]], Event],
+        told: Callable[[Sequence[_Found]], Deed],
     ) -> None:
         """Keep the event, then remove the messages: there is no removal that no event tells of."""
         if not done:
@@ -334,7 +333,7 @@ class LinkDesk:
         for each in done:
             outcome.has_done(each.entry)
 
-    def _record(self, shelf: Shelf, done: Sequence[_Found], event: Event) -> None:
+    def _record(self, shelf: Shelf, done: Sequence[_Found], event: Deed) -> None:
         now = self._clock.now()
         messages = [each.held for each in done]
         with self._hub.write() as conn:

@@ -9,12 +9,11 @@ import sqlalchemy as sa
 
 from mgw.gateway.definitions.job_options import park_key
 from mgw.gateway.definitions.objects import JobDef
-from mgw.gateway.observe.events import Event
 from mgw.gateway.observe.parking_events import KeyGivenUp, KeyHastened
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.exceptions.contract import DeskRefused
-from mgw.gateway.services.exceptions.journal import record
+from mgw.gateway.services.exceptions.journal import Deed, record
 from mgw.gateway.state import parked
 from mgw.gateway.state.parked import PARKED, TRYING, ParkedKey
 
@@ -86,7 +85,7 @@ def _change(
     admin: GatewayAdmin,
     job: JobDef,
     keys: Sequence[str],
-    event_of: Callable[[JobDef, Sequence[str]], Event],
+    event_of: Callable[[JobDef, Sequence[str]], Deed],
     *,
     given_up: bool = False,
 ) -> list[str]:
