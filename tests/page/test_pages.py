@@ -25,7 +25,19 @@ from tests.support.web import Caller, serving
 
 __all__ = ["hub_url", "hubs"]
 
-EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/generations", "/setup", "/nothing")
+EMPTY = (
+    "/",
+    "/queues",
+    "/exceptions",
+    "/links",
+    "/events",
+    "/audit",
+    "/generations",
+    "/setup",
+    "/docs",
+    "/docs/errors",
+    "/nothing",
+)
 NEXT_STEPS = {
     "/": "mgw apply gateway.yaml",
     "/queues": "mgw aq create --help",
@@ -35,6 +47,8 @@ NEXT_STEPS = {
     "/audit": "changed",
     "/generations": "mgw apply gateway.yaml",
     "/setup": "Add a link first",
+    "/docs": "Programs read the same at",
+    "/docs/errors": "ORA-32855",
 }
 
 
