@@ -55,6 +55,8 @@ class NotFound(GatewayError):
         about: kind and name of what was looked for.
     """
 
+    about = ""
+
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.about = f"{kind} {name}"
         guess = nearest(name, known)

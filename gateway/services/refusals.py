@@ -114,7 +114,7 @@ _NAMED = re.compile(
 
 def about(error: GatewayError) -> str:
     """Kind and name of the object that an error is about, ``job SHIP``; empty: it names none."""
-    if isinstance(error, NotFound):
+    if isinstance(error, NotFound) and error.about:
         return error.about
     if isinstance(error, LinkError) and error.link:
         return f"link {error.link}"
