@@ -27,11 +27,13 @@ def rest_page() -> str:
     parts = [
         "# REST\n",
         "With the extra `http`, the port of `mgw run` and `mgw serve` answers under `/api/v1`; "
-        "[use REST](../how-to/rest.md) shows how. `/openapi.json` describes every route for programs, OpenAPI 3.1. "
+        "[use REST](../how-to/rest.md) shows how. `/docs` describes every route in a browser, without the internet, "
+        "and `/openapi.json` for programs (OpenAPI 3.1). "
         "`DELETE`, `PATCH` and `PUT` of definitions need the role administrator, verbs of links, jobs and agents the "
         "role operator, the rest the role viewer, unless a route says otherwise. Names are percent-encoded: "
         "`orders%40rabbit`, `in%2Fa%40rabbit`; letter case does not matter.\n",
-        "Lists come in pages: `limit` objects, and `cursor` for the next ones. One object has an `ETag`; a change with "
+        "Lists that have the parameter `cursor` come in pages: `limit` objects, and `cursor` for the next ones. Those "
+        f"that have none are whole: {', '.join(_whole(document))}. One object has an `ETag`; a change with "
         "`If-Match` is done only if nobody was faster, and answered with 412 otherwise.\n",
         "## Refusals\n",
         "Every route may refuse with `application/problem+json` (RFC 9457):\n",
@@ -44,6 +46,14 @@ def rest_page() -> str:
         for method, path, route in routes:
             parts += _route(method, path, route, common)
     return page(parts)
+
+
+def _whole(document: Mapping[str, Any]) -> Iterator[str]:
+    """The lists that come in one piece."""
+    for path, methods in document["paths"].items():
+        content = methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        if content.get("application/json", {}).get("schema", {}).get("type") == "array":
+            yield f"`{path.removeprefix('/api/v1')}`"
 
 
 def _text(schema: Mapping[str, Any]) -> str:

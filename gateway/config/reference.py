@@ -14,6 +14,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
+from mgw.gateway.config.error_numbers import Chapter, chapters
 from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
 from mgw.gateway.config.models import SECTIONS, Document, HttpModel, LogModel, SettingsModel, SubscriberModel
@@ -144,12 +145,11 @@ def _plain_text(text: str) -> str:
 
 def errors_page() -> str:
     """errors.md: every class of error, and the numbers."""
-    from mgw.gateway.services.admin.base import Ora
-
     parts = [
         "# Errors\n",
         "Every error says what happened to which object, why (`cause`), and what to do (`cure`). The command line "
-        "prints it as one line and ends with 78 for a bad configuration, 2 for wrong usage, else 1.\n",
+        "prints it as one line and ends with 78 for a bad configuration, 2 for wrong usage, else 1. The web face "
+        "has the numbers at `/docs/errors`; `type` of a refusal leads there.\n",
         "## Classes\n",
     ]
     rows = []
@@ -162,20 +162,27 @@ def errors_page() -> str:
         rows.append((f"`{name}`", f"`{base}`" if base else "", "yes" if kind.retriable else "no", text))
     parts += [table(("Class", "Kind of", "A retry can help", "Meaning"), rows), "## Numbers of administration\n"]
     parts.append("A refused administration call shows its number as `ORA-32801` and so on.\n")
-    parts.append(table(("Number", "Name"), [(f"ORA-{each.value:05d}", f"`{each.name}`") for each in Ora]))
+    administration, queues, engine = chapters()
+    parts.append(_numbers(administration))
     parts += ["## Numbers of the queues\n", "Each is a class of `mgw.gateway.aq.errors`; `ora` is its number.\n"]
-    parts.append(table(("Number", "Class", "Meaning", "Action"), sorted(_queue_errors())))
+    parts.append(table(("Number", "Class", "Meaning", "Action"), _rows(queues)))
+    parts += [
+        "## Numbers of messages and jobs\n",
+        "The command line shows them in brackets: `[722]`.\n",
+        _numbers(engine),
+    ]
     return page(parts)
 
 
-def _queue_errors() -> Iterable[tuple[str, str, str, str]]:
-    from mgw.gateway.aq import errors
+def _numbers(found: Chapter) -> str:
+    return table(("Number", "Name", "Meaning"), [row[:3] for row in _rows(found)])
 
-    for name in errors.__all__:
-        kind = getattr(errors, name)
-        if kind.ora is not None:
-            meaning, _, action = " ".join((inspect.getdoc(kind) or "").split()).partition(" Action: ")
-            yield f"ORA-{kind.ora:05d}", f"`{name}`", cell(meaning), cell(action)
+
+def _rows(found: Chapter) -> list[tuple[str, str, str, str]]:
+    return [
+        (each.shown, f"`{each.name}`" if each.name else "", cell(each.meaning), cell(each.action))
+        for each in found.errors
+    ]
 
 
 def views_page() -> str:

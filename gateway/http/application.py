@@ -23,7 +23,7 @@ from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
 from mgw.gateway.http.slashes import NamesWithSlashes
-from mgw.gateway.http.web import install, refusal_page
+from mgw.gateway.http.web import DOCS_PAGE, install, refusal_page
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.drains import Drains
 from mgw.gateway.services.feed import Feed
@@ -38,6 +38,8 @@ __all__ = ["Reach", "application", "guarded"]
 
 #: Probes of machines, which have no token: they say whether, not why.
 _OPEN = frozenset(("/livez", "/readyz", "/version"))
+
+_TOLD = 3  # of the things that are wrong with a request, in its text; all are in ``errors``
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +146,17 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     places = [{"where": ".".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()]
     unreadable = any(each["type"] == "json_invalid" for each in error.errors())
     status, detail = (400, "the body is no JSON") if unreadable else (422, "the request cannot be used")
-    return await _refused(request, Problem(status, detail, "see /openapi.json", more={"errors": places}))
+    cause = "; ".join(f"{each['where']}: {each['what']}" for each in places[:_TOLD])
+    cause += f"; and {len(places) - _TOLD} more" if len(places) > _TOLD else ""
+    cure = f"{DOCS_PAGE} says what the route takes"
+    return await _refused(request, Problem(status, detail, cure, cause=cause, more={"errors": places}))
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
     headers: dict[str, Any] = dict(error.headers or {})
     if error.status_code == 404:
         pages = ", ".join(PAGES)
-        problem = Problem(
-            404, "there is no such page", f"use one of {pages}, or /api/v1 as /openapi.json says", headers
-        )
+        problem = Problem(404, "there is no such page", f"use one of {pages}, or /api/v1 as {DOCS_PAGE} says", headers)
     elif error.status_code == 405:
         problem = Problem(405, f"method {request.method[:20]!r} is not supported", headers=headers)
     else:

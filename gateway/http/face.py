@@ -76,7 +76,9 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]
         )
     certificate = None if address.certificate is None else Certificate(*address.certificate)
     app = guarded(application(hub, probes, reach), reach)
-    return lambda listener: WebServer(listener, app, certificate), "; the page on /, REST in /api/v1"
+    return lambda listener: WebServer(
+        listener, app, certificate
+    ), "; the page on /, REST in /api/v1, described on /docs"
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["PROBLEM_JSON", "Problem"]
+__all__ = ["ERRORS_PAGE", "PROBLEM_JSON", "Problem"]
 
 PROBLEM_JSON = "application/problem+json"
+ERRORS_PAGE = "/docs/errors"  # which has a place for each number
 
 
 class Problem(Exception):
@@ -17,6 +18,7 @@ class Problem(Exception):
 
     Attributes:
         detail: what could not be done, with its object.
+        about: kind and name of that object, where there is one.
         cause: why, where that is known.
         cure: what to do about it.
         number: of the error, as the error reference lists it.
@@ -32,11 +34,13 @@ class Problem(Exception):
         *,
         cause: str = "",
         number: int | None = None,
+        about: str = "",
         more: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.about = about
         self.cause = cause
         self.cure = cure
         self.number = number
@@ -47,10 +51,20 @@ class Problem(Exception):
     def members(self) -> dict[str, Any]:
         """The members of the document."""
         phrase = HTTPStatus(self.status).phrase
-        found: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": self.status, "detail": self.detail}
-        found |= {name: text for name, text in (("cause", self.cause), ("cure", self.cure)) if text}
+        found: dict[str, Any] = {"type": self.type, "title": phrase, "status": self.status, "detail": self.detail}
+        texts = (("object", self.about), ("cause", self.cause), ("cure", self.cure))
+        found |= {name: text for name, text in texts if text}
         found |= {} if self.number is None else {"number": self.number}
         return found | self.more
+
+    @property
+    def type(self) -> str:
+        """Where the number is described; without one that is, status and title say what it is."""
+        if self.number is None:
+            return "about:blank"
+        from mgw.gateway.services.error_numbers import numbers
+
+        return f"{ERRORS_PAGE}#{self.number}" if self.number in numbers() else "about:blank"
 
     def body(self) -> bytes:
         """The document."""

@@ -12,14 +12,14 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.services.busy import Busy
 from mgw.gateway.services.probing import Probing
-from mgw.gateway.services.verdict import Entry, Look
+from mgw.gateway.services.verdict import Entry, Look, ageless
 from mgw.gateway.state import happened
 from mgw.gateway.state.happened import Happened
 from mgw.transforms.errors import HubError
@@ -115,7 +115,7 @@ class Feed:
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
         self._position = 0  # id of the last event that was told
-        self._shown: dict[tuple[str, str], str] = {}  # of jobs and links, what was told last
+        self._shown: dict[tuple[str, str], Entry] = {}  # of jobs and links, what was told last
         self._ended = False
 
     @property
@@ -147,7 +147,7 @@ class Feed:
                 latest = 0 if after is None else happened.last_before(conn, math.inf)
             start = self._position if after is None or after > latest else after  # one that is not yet is another hub's
             listener = Listener(self, frozenset(kinds or KINDS), wake, start, self._position)
-            listener.offer([Item(kind, data) for (kind, _), data in self._shown.items()])
+            listener.offer([Item(kind, _state(entry)) for (kind, _), entry in self._shown.items()])
             with self._joining:
                 listener.ended = self._ended
                 self._listeners.append(listener)
@@ -220,9 +220,9 @@ class Feed:
     def _states(self, found: Look) -> list[Item]:
         """Jobs and links that are not as they were told last."""
         health = self._probes.judged(found, agent="*")
-        told = {("job", each.name): json.dumps(_state(each)) for each in health.jobs}
-        told |= {("link", each.name): json.dumps(_state(each)) for each in health.links}
-        items = [Item(key[0], data) for key, data in told.items() if self._shown.get(key) != data]
+        told = {("job", each.name): each for each in health.jobs}
+        told |= {("link", each.name): each for each in health.links}
+        items = [Item(key[0], _state(each)) for key, each in told.items() if not _same(self._shown.get(key), each)]
         gone = [key for key in self._shown if key not in told]
         items += [Item(kind, json.dumps({"name": name, "state": "REMOVED"})) for kind, name in gone]
         self._shown = told
@@ -233,8 +233,19 @@ def _told(each: Happened) -> Item:
     return Item("event", json.dumps(asdict(each) | {"time": _moment(each.time)}, ensure_ascii=False), each.id)
 
 
-def _state(entry: Entry) -> Mapping[str, Any]:
-    return asdict(entry) | {"since": _moment(entry.since)}
+def _state(entry: Entry) -> str:
+    return json.dumps(asdict(entry) | {"since": _moment(entry.since)})
+
+
+def _same(before: Entry | None, now: Entry) -> bool:
+    """Whether nothing but time has passed."""
+    return before is not None and _lasting(before) == _lasting(now)
+
+
+def _lasting(entry: Entry) -> Entry:
+    """What stays the same from one second to the next."""
+    since = None if entry.since is None else round(entry.since)
+    return replace(entry, since=since, reason=ageless(entry.reason))
 
 
 def _metrics(found: Look) -> Mapping[str, Any]:

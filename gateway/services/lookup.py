@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mgw.gateway.aq import Hub, QueueAdmin
+from mgw.gateway.aq import Hub, QueueAdmin, errors
 from mgw.gateway.config.findings import nearest
 from mgw.gateway.config.running import read_running
 from mgw.gateway.definitions.objects import AgentDef, ForeignQueueDef, JobDef, LinkDef, TransformationDef
-from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.admin import GatewayAdmin, Ora
 from mgw.gateway.state import catalog, status
 from mgw.transforms.errors import GatewayError
 
@@ -32,26 +32,52 @@ __all__ = [
 
 _Found = TypeVar("_Found")
 
+#: Numbers of what procedures raise where there is no such object.
+_NUMBERS = {
+    "agent": Ora.AGENT_MISSING,
+    "link": Ora.LINK_MISSING,
+    "foreign queue": Ora.QUEUE_MISSING,
+    "job": Ora.JOB_MISSING,
+    "subscriber": Ora.SUBSCRIBER_MISSING,
+    "schedule": Ora.SCHEDULE_MISSING,
+    "transformation": Ora.INVALID_VALUE,
+    "queue": errors.QueueMissing.ora,
+    "queue table": errors.QueueTableMissing.ora,
+    "object type": errors.TypeMissing.ora,
+    "AQ agent": errors.AgentMissing.ora,
+}
+
 
 class NotFound(GatewayError):
-    """There is no object of that name; the text names the one that was probably meant."""
+    """There is no object of that name; the text names the one that was probably meant.
+
+    Attributes:
+        about: kind and name of what was looked for.
+    """
+
+    about = ""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        self.about = f"{kind} {name}"
         guess = nearest(name, known)
         hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known)}" if known else "none is defined yet"
-        super().__init__(f"{kind} {name!r} does not exist", cure=hint)
+        super().__init__(
+            f"{kind} {name!r} does not exist", cause=f"no {kind} has that name", cure=hint, number=_NUMBERS.get(kind)
+        )
 
     def __str__(self) -> str:
-        return f"{self.what}; {self.cure}"
+        return ("" if self.number is None else f"ORA-{self.number:05d}: ") + f"{self.what}; {self.cure}"
 
 
 class MessageNotFound(NotFound):
     """There is no such message where it was looked for."""
 
     def __init__(self, message: str, where: str) -> None:
+        self.about = f"message {message:.200}"
         GatewayError.__init__(
             self,
             f"message {message:.200} is not in {where}",
+            number=errors.MessageMissing.ora,
             cause="it was taken, moved or removed, or was never there",
             cure="see which messages there are",
         )

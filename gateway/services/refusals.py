@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 
 from mgw.gateway.aq import HoldsMessages
@@ -20,7 +21,7 @@ from mgw.gateway.services.queues import OfAJob
 from mgw.gateway.services.takings import TokenEnded
 from mgw.transforms.errors import AdminError, AqError, GatewayError, HubError, LinkError
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["Kind", "about", "kind_of"]
 
 
 class Kind(Enum):
@@ -113,6 +114,24 @@ def kind_of(error: GatewayError) -> Kind:
         return Kind.CONFLICT
     missing = isinstance(error, AdminError) and error.what.endswith("does not exist")
     return Kind.MISSING if missing else Kind.INVALID
+
+
+#: How a text begins that is about an object.
+_NAMED = re.compile(
+    r"(agent|link|foreign queue|queue table|queue|job|subscriber|(?:outbound )?schedule|transformation|user|task|"
+    r"AQ agent|object type|type|rule function) ('[^']+'|\"[^\"]+\"|\S+?)"
+    r"(?:$|: | (?:already|belongs|cannot|does|has|is|may|must|now|requires|reads|was)\b)"
+)
+
+
+def about(error: GatewayError) -> str:
+    """Kind and name of the object that an error is about, ``job SHIP``; empty: it names none."""
+    if isinstance(error, NotFound) and error.about:
+        return error.about
+    if isinstance(error, LinkError) and error.link:
+        return f"link {error.link}"
+    found = _NAMED.match(error.what)
+    return "" if found is None else f"{found[1]} {found[2].strip(chr(39) + chr(34))}"
 
 
 def _holds_messages(error: BaseException | None) -> bool:

@@ -75,6 +75,15 @@ class Users:
         with self._hub.read() as conn:
             return stored.list_users(conn)
 
+    def get(self, name: str) -> UserRow:
+        """A user.
+
+        Raises:
+            AdminError: there is none of that name.
+        """
+        with self._hub.read() as conn:
+            return self._known(conn, name)
+
     def tokens(self) -> list[TokenRow]:
         """All tokens, by user."""
         with self._hub.read() as conn:
@@ -200,7 +209,11 @@ class Users:
     def _known(conn: sa.Connection, name: str) -> UserRow:
         found = stored.get_user(conn, name)
         if found is None:
-            raise AdminError(f"user {name!r:.140} does not exist", cure="mgw users list shows the users")
+            raise AdminError(
+                f"user {name!r:.140} does not exist",
+                cause="no user has that name",
+                cure="mgw users list shows the users",
+            )
         return found
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any
 from mgw.gateway.config.findings import nearest
 from mgw.gateway.definitions.job_words import BY_WORD, JOB_STATES, JOB_WORDS, LEAVING, JobWord, Mood, word_of
 from mgw.gateway.definitions.job_words import TROUBLES as IN_TROUBLE
-from mgw.gateway.definitions.objects import key
+from mgw.gateway.definitions.objects import AgentStatus, key
 from mgw.gateway.state.status import AgentSigns, CertificateSigns, JobSigns, LinkSigns, Signs
 from mgw.links.certificates import WARNING_SECONDS
 from mgw.links.contract import Guarantee
@@ -25,6 +26,7 @@ __all__ = [
     "JOB_WORDS",
     "LEAVING",
     "MAX_AGE",
+    "STATES",
     "Entry",
     "Health",
     "JobSigns",
@@ -32,12 +34,19 @@ __all__ = [
     "Look",
     "Mood",
     "Observation",
+    "ageless",
     "is_unknown",
     "judge",
     "moment",
     "word_of",
 ]
 
+#: The words for how the objects of a section are.
+STATES: Mapping[str, tuple[str, ...]] = {
+    "agents": (*AgentStatus, "UNREACHABLE"),
+    "links": ("UP", "DOWN", "UNUSED", "UNKNOWN"),
+    "jobs": JOB_STATES,
+}
 MAX_AGE = 60.0  # seconds for which a job may be RETRY, FAILED or STUCK before that counts
 
 
@@ -341,6 +350,15 @@ def _notes(link: LinkSigns, certificates: Sequence[CertificateSigns], now: float
         if each.link_key == link.name_key and each.expires - now < WARNING_SECONDS:
             word = "ended" if each.expires <= now else "ends"
             yield f"the certificate of {each.place} ({each.subject}) {word} {moment(each.expires)}"
+
+
+#: How long something has been so, as :func:`_for` and others say it.
+_AGE = re.compile(r" for \d+ s\b")
+
+
+def ageless(reason: str) -> str:
+    """A reason without the ages in it, which are others a second later."""
+    return _AGE.sub("", reason)
 
 
 def _for(since: float | None, now: float) -> str:

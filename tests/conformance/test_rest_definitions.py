@@ -128,6 +128,10 @@ def test_a_list_is_filtered_and_comes_in_pages(web: Caller) -> None:
     assert names("/jobs?link=RABBIT1&type=inbound&agent=DEFAULT_AGENT&state=STOPPED") == ["in"]
     assert names("/foreign-queues?link=rabbit1") == ["in/a@rabbit1"]
     assert names("/agents?state=NOT_STARTED") == ["DEFAULT_AGENT"]
+    for section, state in (("agents", "BROKEN"), ("links", "UNUSED"), ("jobs", "STUCK")):
+        told = web.refused(422, "GET", f"{API}/{section}?state=nosuch")  # no empty list: that would read as all is well
+        assert "query.state: " in told["cause"]
+        assert state in told["cause"]
     seen, cursor = [], ""
     while cursor is not None:
         page = web.ok("GET", f"{API}/links?limit=2{cursor and '&cursor='}{cursor}")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,10 +17,12 @@ from urllib.parse import urlencode
 import pytest
 
 from mgw.gateway.aq import QueueAdmin
+from mgw.gateway.definitions.objects import JobStatus
 from mgw.gateway.http import limits
 from mgw.gateway.http.rest import events as route
 from mgw.gateway.services import feed as feeds
 from mgw.gateway.services.feed import Feed
+from mgw.gateway.services.health import look
 from mgw.gateway.services.hubs import Hub, open_hub
 from mgw.gateway.services.probes import HubProbes
 from mgw.gateway.services.users import Role, Users
@@ -340,6 +343,37 @@ def test_states_and_counters_are_told_too(tmp_path: Path) -> None:
                     break
     finally:
         MemoryBroker.drop("restevents")
+        gateway.close()
+
+
+def test_a_state_that_lasts_is_told_once(tmp_path: Path) -> None:
+    gateway = Gateway(f"sqlite:///{tmp_path}/hub.db")
+    try:
+        gateway.queue("Q")
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": "lasting"})
+        gateway.admin.register_foreign_queue("DST", "mem")
+        job = gateway.admin.create_job("out", "OUTBOUND", "Q", "DST@mem")
+        with gateway.hub.write() as conn:
+            now = gateway.hub.clock.now()
+            failed: dict[str, Any] = {
+                "status": JobStatus.RETRY,
+                "failures": 1,
+                "error": "no route",
+                "retry_at": now + 1,
+            }
+            run_state.record_failure(conn, job.id, now=now, **failed)
+        found = look(gateway.hub)
+        agents = [replace(each, status="RUNNING", lease_expires=found.now + 1e6) for each in found.signs.agents]
+        feed = Feed(gateway.hub, HubProbes(gateway.hub), 1)
+        told = []
+        for seconds in (0.0, 1.4, 755.0):
+            seen = replace(found, now=found.now + seconds, signs=replace(found.signs, agents=agents))
+            told.append([json.loads(each.data) for each in feed._states(seen) if each.kind == "job"])
+        assert [len(each) for each in told] == [1, 0, 1], told  # the last: it has been so for too long
+        assert [each["state"] for each in (*told[0], *told[2])] == ["RETRY", "RETRY"]
+        assert [each["healthy"] for each in (*told[0], *told[2])] == [True, False]
+        assert " for 755 s (since " in told[2][0]["reason"]
+    finally:
         gateway.close()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import socket
 import ssl
 import subprocess
@@ -454,3 +456,77 @@ def test_bodies_of_any_kind_are_refused_as_problems(web: Caller) -> None:
         assert found.status == status, (body[:60], found.body)
         assert found.headers["content-type"] == "application/problem+json"
     assert web("PUT", path, body=b"role=viewer", **{"Content-Type": "application/x-www-form-urlencoded"}).status == 422
+
+
+# -------------------------------------------------------------------------------------------------------- description
+
+
+def test_a_page_describes_every_route_and_another_every_number_of_a_refusal(web: Caller) -> None:
+    found = web("GET", "/docs", accept="text/html")
+    assert found.status == 200, found.body
+    shown, document = html.unescape(found.body.decode()), web.ok("GET", "/openapi.json")
+    anchors = set(re.findall(r'id="([^"]+)"', shown))
+    words = set(re.findall(r"[\w-]+", shown))
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            assert f">{method.upper()} {path}</a>" in shown
+            assert route["summary"] in shown
+            assert {each["name"] for each in route.get("parameters", ())} <= words
+    assert set(document["components"]["schemas"]) <= anchors
+    assert set(re.findall(r'href="#([^"]+)"', shown)) <= anchors
+    assert 'href="/docs"' in web("GET", "/", accept="text/html").body.decode()
+    assert '<td data-th="Value">viewer, operator, administrator</td>' in shown
+    assert not re.search(r"(src|href)=\"(https?:)?//|<style|style=", shown)
+    told = web.refused(404, "GET", "/api/v1/jobs/nope")
+    assert (told["number"], told["object"], told["cause"]) == (32855, "job nope", "no job has that name")
+    page, _, anchor = told["type"].partition("#")
+    assert f'<tr id="{anchor}">' in web("GET", page, accept="text/html").body.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [
+        ("agents", 32850),
+        ("links", 32808),
+        ("foreign-queues", 32810),
+        ("queues", 24010),
+        ("queue-tables", 24002),
+        ("object-types", 4043),
+        ("subscribers", 32812),
+        ("schedules", 32814),
+        ("users", None),
+    ],
+)
+def test_whatever_does_not_exist_has_a_number_and_a_cause(web: Caller, path: str, number: int | None) -> None:
+    told = web.refused(404, "GET", f"/api/v1/{path}/nope")
+    assert told.get("number") == number
+    assert told["type"] == ("about:blank" if number is None else f"/docs/errors#{number}")
+    assert told["object"].endswith(" nope")
+    assert told["cause"]
+
+
+def test_a_request_that_does_not_fit_its_description_is_told_which_field_and_why(web: Caller) -> None:
+    told = web.refused(422, "PUT", "/api/v1/users/ada", {"role": "boss", "extra": 1})
+    assert "body.role: Input should be 'viewer', 'operator' or 'administrator'" in told["cause"]
+    assert "body.extra" in told["cause"]
+    assert "/docs" in told["cure"]
+
+
+def test_one_user_is_shown_and_changed_if_nobody_was_faster(hub: Hub) -> None:
+    callers, users = people(hub), Users(hub)
+    with serving(hub) as web:
+        boss = Caller(web.port, callers[Role.ADMINISTRATOR].headers)
+        found = boss("GET", "/api/v1/users/VIEWER")
+        tag = found.headers["etag"]
+        assert (found.status, found.json["name"], found.json["role"]) == (200, "viewer", "viewer")
+        assert boss("GET", "/api/v1/users/viewer", if_none_match=tag).status == 304
+        changed = boss("PATCH", "/api/v1/users/viewer", {"role": "operator"}, if_match=tag)
+        assert (changed.json["role"], changed.json["password"]) == ("operator", True)
+        assert changed.headers["etag"] == boss("GET", "/api/v1/users/viewer").headers["etag"] != tag
+        boss.refused(412, "PATCH", "/api/v1/users/viewer", {"role": "viewer"}, if_match=tag)
+        assert not boss.ok("PATCH", "/api/v1/users/viewer", {"password": None})["password"]
+        assert users.get("viewer").role is Role.OPERATOR
+        boss.refused(422, "PATCH", "/api/v1/users/administrator", {"role": "viewer"})  # nobody could give it back
+        assert boss.refused(404, "PATCH", "/api/v1/users/nobody", {"role": "viewer"})["object"] == "user nobody"
+        told = boss.ok("GET", "/api/v1/audit?object=viewer")["entries"]
+        assert [each["actor"] for each in told[:2]] == ["administrator", "administrator"]

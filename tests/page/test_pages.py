@@ -26,6 +26,7 @@ from tests.support.web import Caller, serving
 __all__ = ["hub_url", "hubs"]
 
 EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/generations", "/setup", "/nothing")
+READING = {"light": ("/docs", "/docs/errors"), "dark": ("/docs/errors",)}  # the same of every hub
 NEXT_STEPS = {
     "/": "mgw apply gateway.yaml",
     "/queues": "mgw aq create --help",
@@ -35,6 +36,8 @@ NEXT_STEPS = {
     "/audit": "changed",
     "/generations": "mgw apply gateway.yaml",
     "/setup": "Add a link first",
+    "/docs": "Programs read the same at",
+    "/docs/errors": "ORA-32855",
 }
 
 
@@ -112,7 +115,7 @@ def too_wide(browser: Browser) -> list[str]:
 def test_every_page_of_an_empty_hub_tells_the_next_step(hub: Hub, browser: Browser, scheme: str) -> None:
     browser.prefer(color_scheme=scheme)
     with page_of(hub, browser):
-        for path in EMPTY:
+        for path in (*EMPTY, *READING[scheme]):
             browser.open(path)
             assert NEXT_STEPS.get(path, "there is no such page") in browser.text, path
             assert barriers(browser, *RULES[scheme]) == [], path

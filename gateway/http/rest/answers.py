@@ -13,7 +13,7 @@ from mgw.gateway.services.busy import Busy
 from mgw.gateway.services.configuration import Finding
 from mgw.gateway.services.definition_changes import Invalid
 from mgw.gateway.services.hubs import Hub
-from mgw.gateway.services.refusals import Kind, kind_of
+from mgw.gateway.services.refusals import Kind, about, kind_of
 from mgw.transforms.errors import GatewayError
 
 __all__ = ["REFUSALS", "AdminOf", "HubOf", "ProblemModel", "StrictModel", "problem_of"]
@@ -28,10 +28,13 @@ class StrictModel(BaseModel):
 class ProblemModel(BaseModel):
     """A refusal, RFC 9457."""
 
-    type: str = Field(description="`about:blank`: the status and the number say what it is.")
+    type: str = Field(
+        description="Where the number is described: `/docs/errors#32855`. `about:blank`: nowhere; the status says it."
+    )
     title: str = Field(description="The words of the status.")
     status: int
     detail: str = Field(description="What could not be done, with its object.")
+    object: str = Field(default="", description="Kind and name of the object, where there is one: `job SHIP`.")
     cause: str = Field(default="", description="Why, where that is known.")
     cure: str = Field(default="", description="What to do about it.")
     number: int | None = Field(default=None, description="Of the error, as the error reference lists it.")
@@ -88,7 +91,8 @@ def problem_of(error: GatewayError) -> Problem:
         error.cure,
         headers,
         cause=error.cause,
-        number=getattr(error, "number", None),
+        number=error.number,
+        about=about(error),
         more={"errors": [_place(each) for each in error.findings]} if isinstance(error, Invalid) else None,
     )
 

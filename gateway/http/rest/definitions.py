@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_model
 
 from mgw.gateway.http.access import Viewer
 from mgw.gateway.http.rest.answers import HubOf
@@ -17,7 +17,7 @@ from mgw.gateway.http.rest.living import Living, living
 from mgw.gateway.http.rest.paging import Cursor, Limit, cursor_of, place_of
 from mgw.gateway.http.slashes import NAME
 from mgw.gateway.services.definitions import NOUNS, SECTIONS, Definition, Filter, find, page_of
-from mgw.gateway.services.verdict import Entry
+from mgw.gateway.services.verdict import STATES, Entry
 
 __all__ = ["SCHEMA", "as_schema", "path_of", "router", "show_one_of"]
 
@@ -30,7 +30,19 @@ _Pattern = Annotated[str | None, Query(max_length=200, description="Name; `*` an
 _Link = Annotated[str | None, Query(max_length=300, description="A link that they use.")]
 _Agent = Annotated[str | None, Query(max_length=300, description="The agent that runs them.")]
 _Kind = Annotated[str | None, Query(max_length=300, description="Their type.")]
-_State = Annotated[str | None, Query(max_length=300, description="Their state, a word of /healthz.")]
+
+
+def _state(section: str) -> Any:
+    """A state of objects of a section, a word of /healthz in whatever letter case."""
+    words = STATES[section]
+
+    def known(state: str) -> str:
+        if state.upper() not in words:
+            raise ValueError(f"{state!r} is none of {', '.join(words)}")
+        return state
+
+    text = f"Their state, a word of /healthz: {', '.join(words)}."
+    return Annotated[Annotated[str, AfterValidator(known)] | None, Query(max_length=300, description=text)]
 
 
 def as_schema(section: str) -> dict[str, Any]:
@@ -41,6 +53,9 @@ def as_schema(section: str) -> dict[str, Any]:
 def path_of(section: str) -> str:
     """The address of a section: ``/foreign-queues``."""
     return f"/{section.replace('_', '-')}"
+
+
+_OfAgents, _OfLinks, _OfJobs = (_state(section) for section in ("agents", "links", "jobs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +80,11 @@ def _by_link(name: _Pattern = None, link: _Link = None) -> _Wanted:
     return _Wanted(Filter(name, link))
 
 
-def _by_state(name: _Pattern = None, state: _State = None) -> _Wanted:
+def _of_agents(name: _Pattern = None, state: _OfAgents = None) -> _Wanted:
     return _Wanted(Filter(name), None, state)
 
 
-def _of_links(name: _Pattern = None, type: _Kind = None, agent: _Agent = None, state: _State = None) -> _Wanted:  # noqa: A002
+def _of_links(name: _Pattern = None, type: _Kind = None, agent: _Agent = None, state: _OfLinks = None) -> _Wanted:  # noqa: A002
     return _Wanted(Filter(name, None, type), agent, state)
 
 
@@ -78,13 +93,13 @@ def _of_jobs(
     type: _Kind = None,  # noqa: A002  its name in the address
     link: _Link = None,
     agent: _Agent = None,
-    state: _State = None,
+    state: _OfJobs = None,
 ) -> _Wanted:
     return _Wanted(Filter(name, link, type), agent, state)
 
 
 _WANTED: dict[str, Callable[..., _Wanted]] = {
-    "agents": _by_state,
+    "agents": _of_agents,
     "links": _of_links,
     "foreign_queues": _by_link,
     "jobs": _of_jobs,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from mgw.gateway.http.access import Administrator
 from mgw.gateway.http.rest.answers import HubOf, StrictModel
+from mgw.gateway.http.rest.conditions import Conditions, header_of, is_known
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.services.users import Role, TokenRow, UserRow, Users
 
@@ -18,6 +21,11 @@ __all__ = ["router"]
 router = APIRouter(prefix="/users", tags=["users"])
 
 RoleWord = Literal["viewer", "operator", "administrator"]
+
+_TAGGED: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"ETag": {"description": "For If-Match.", "schema": {"type": "string"}}}},
+    304: {"description": "The user is what If-None-Match says."},
+}
 
 
 class UserModel(BaseModel):
@@ -38,6 +46,19 @@ class NewUser(StrictModel):
         min_length=12,
         max_length=1024,
         description="Without it: a new user has tokens alone, one that is there keeps the password.",
+        json_schema_extra={"format": "password"},
+    )
+
+
+class UserChange(StrictModel):
+    """What changes of a user; what is left out stays."""
+
+    role: RoleWord | None = Field(default=None, description="Another role; it holds from the next request on.")
+    password: str | None = Field(
+        default=None,
+        min_length=12,
+        max_length=1024,
+        description="Another password, which ends the sessions of the user; null: tokens alone from now on.",
         json_schema_extra={"format": "password"},
     )
 
@@ -77,6 +98,11 @@ def _user(row: UserRow) -> UserModel:
     )
 
 
+def _tag(row: UserRow) -> str:
+    """The entity tag: another one after each change."""
+    return hashlib.sha256(repr((row.name, row.role, row.password)).encode()).hexdigest()[:32]
+
+
 def _token(row: TokenRow) -> TokenModel:
     return TokenModel(
         id=row.id,
@@ -109,6 +135,32 @@ def put_user(name: str, given: NewUser, hub: HubOf, who: Administrator) -> UserM
         if given.password is not None:
             users.set_password(name, given.password, by=who.name)
     return next(_user(row) for row in users.overview() if row.name.upper() == name.upper())
+
+
+@router.get("/{name}", response_model=UserModel, responses=_TAGGED)
+def show_user(name: str, hub: HubOf, _: Administrator, expected: Conditions) -> Any:
+    """One user."""
+    row = Users(hub).get(name)
+    if is_known(_tag(row), expected):
+        return Response(status_code=304, headers=header_of(_tag(row)))
+    return _told(row)
+
+
+@router.patch("/{name}", response_model=UserModel, responses={200: _TAGGED[200]})
+def patch_user(name: str, given: UserChange, hub: HubOf, who: Administrator, expected: Conditions) -> Any:
+    """Give a user another role or password, or none; what is left out stays."""
+    users = Users(hub)
+    row = users.get(name)
+    expected.check_tag(_tag(row), f"user {row.name}")
+    if "password" in given.model_fields_set:
+        users.set_password(name, given.password, by=who.name)
+    if given.role is not None and row.role is not (role := Role(given.role.upper())):
+        users.set_role(name, role, by=who.name)
+    return _told(users.get(name))
+
+
+def _told(row: UserRow) -> Response:
+    return JSONResponse(_user(row).model_dump(mode="json"), headers=header_of(_tag(row)))
 
 
 @router.delete("/{name}", status_code=204)

@@ -9,15 +9,27 @@ from fastapi.responses import Response
 
 from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.problems import Problem
-from mgw.gateway.http.web import entrance, exceptions, generations, history, jobs, links, map_page, queues, setup
+from mgw.gateway.http.web import (
+    entrance,
+    exceptions,
+    generations,
+    history,
+    interface,
+    jobs,
+    links,
+    map_page,
+    queues,
+    setup,
+)
+from mgw.gateway.http.web.interface import DOCS_PAGE
 from mgw.gateway.http.web.rendering import Renderer, Shared, wants_page
 from mgw.gateway.services.board import Board
 from mgw.gateway.services.typed_secrets import TypedSecrets
 from mgw.gateway.services.users import Role
 
-__all__ = ["install", "refusal_page", "routes"]
+__all__ = ["DOCS_PAGE", "install", "refusal_page", "routes"]
 
-_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history, generations, setup)
+_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history, generations, setup, interface)
 
 
 def install(app: FastAPI) -> None:
@@ -26,6 +38,7 @@ def install(app: FastAPI) -> None:
     app.state.renderer = Renderer()
     app.state.shared = Shared()
     app.state.typed = TypedSecrets()
+    interface.prepare(app)
     router = APIRouter(include_in_schema=False)
     for part in _PARTS:
         router.include_router(part.router)

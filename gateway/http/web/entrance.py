@@ -59,6 +59,7 @@ def refusal(request: Request, problem: Problem) -> Response:
         "title": HTTPStatus(problem.status).phrase,
         "cure": redact(problem.cure),
         "number": problem.number,
+        "described": problem.type if problem.number is not None and problem.type.startswith("/") else "",
     }
     answer = page(request, "problem.html", who, values, status=problem.status)
     answer.headers.update(problem.headers)

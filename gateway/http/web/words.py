@@ -147,6 +147,13 @@ def begin(body: Any, most: int) -> str:
         return f"{data[: most // 3].hex(' ')}{' …' if len(data) > most // 3 else ''}"
 
 
+def coded(text: str) -> Markup:
+    """Text in which names stand between backquotes."""
+    parts = text.replace("``", "`").split("`")
+    names, plain = Markup("<code>{}</code>"), Markup("{}")
+    return Markup().join((names if odd % 2 else plain).format(visible(each)) for odd, each in enumerate(parts))
+
+
 def counted(value: int, one: str, many: str = "") -> str:
     """A number with its noun."""
     return f"{number(value)} {one if value == 1 else many or one + 's'}"
@@ -155,6 +162,7 @@ def counted(value: int, one: str, many: str = "") -> str:
 FILTERS: dict[str, Any] = {
     "ago": ago,
     "begin": begin,
+    "coded": coded,
     "counted": counted,
     "cut": cut,
     "number": number,
