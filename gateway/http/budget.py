@@ -130,9 +130,9 @@ class Budget:
             return
         self._logged = now
         _LOGGER.warning(
-            "requests over HTTP wait, so that the jobs do not (%d have waited since the start, %d of them were refused); "
-            "cause: they take more than %.0f %% of a processor while jobs of this agent need it; cure: let many callers "
-            "ask `mgw serve`",
+            "requests over HTTP wait, so that the jobs do not (%d have waited since the start, %d of them were "
+            "refused); cause: they take more than %.0f %% of a processor while jobs of this agent need it; "
+            "cure: let many callers ask `mgw serve`",
             self.held,
             self.refused,
             100 * limits.SHARE,
