@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from mgw import __version__
 from mgw.gateway.http import limits
 from mgw.gateway.http.access import Access, identity
+from mgw.gateway.http.budget import Budget
 from mgw.gateway.http.guard import Guard
 from mgw.gateway.http.openapi import written
 from mgw.gateway.http.pages import PAGES, Pages
@@ -59,8 +60,12 @@ class Reach:
     proxied: bool = False
 
 
-def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
-    """The application that answers about a hub, and about the process of ``probes``."""
+def application(hub: Hub, probes: Probing, reach: Reach, budget: Budget | None = None) -> FastAPI:
+    """The application that answers about a hub, and about the process of ``probes``.
+
+    Args:
+        budget: the processor time of requests in a process that has jobs.
+    """
     app = FastAPI(
         title="Messaging gateway",
         version=__version__,
@@ -69,7 +74,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.hub, app.state.probes = hub, probes
+    app.state.hub, app.state.probes, app.state.budget = hub, probes, budget
     app.state.drains, app.state.changes = Drains(hub), Changes(hub)
     app.state.access = Access(Users(hub), reach.local)
     app.state.takings = Takings(hub)
@@ -80,7 +85,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _unknown)  # type: ignore[arg-type]
-    pages = Pages(probes)
+    pages = Pages(probes, budget)
     for path in PAGES:
         app.add_api_route(path, _page(path, pages), methods=["GET", "HEAD"], include_in_schema=False)
     app.include_router(router)
@@ -91,7 +96,14 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
 
 def guarded(app: FastAPI, reach: Reach) -> Guard:
     """The application behind its limits."""
-    return Guard(app, any_host=reach.any_host, secure=reach.secure, proxied=reach.proxied, at_end=app.state.feed.end)
+    return Guard(
+        app,
+        any_host=reach.any_host,
+        secure=reach.secure,
+        proxied=reach.proxied,
+        at_end=app.state.feed.end,
+        budget=app.state.budget,
+    )
 
 
 def _page(path: str, pages: Pages) -> Callable[[Request], Response]:

@@ -47,9 +47,12 @@ def has_extra() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in _EXTRA)
 
 
-def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]:
+def opener(address: HttpAddress, hub: Hub, probes: Probing, *, has_jobs: bool) -> tuple[Opens, str]:
     """What answers, and words for what that is more than health and metrics: nothing, where the extra ``http`` is not
     installed.
+
+    Args:
+        has_jobs: the process has jobs, which come before requests.
 
     Raises:
         ConfigInvalid: the address needs the extra, or users; the files of a certificate cannot be used.
@@ -64,6 +67,7 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]
         pages = Pages(probes)
         return lambda listener: Server(listener, pages, any_host=address.proxied), ""
     from mgw.gateway.http.application import Reach, application, guarded
+    from mgw.gateway.http.budget import Budget
     from mgw.gateway.http.web_server import Certificate, WebServer
 
     secure = address.certificate is not None
@@ -75,16 +79,15 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]
             cure="create an administrator: mgw users add NAME --role administrator",
         )
     certificate = None if address.certificate is None else Certificate(*address.certificate)
-    app = guarded(application(hub, probes, reach), reach)
-    return lambda listener: WebServer(
-        listener, app, certificate
-    ), "; the page on /, REST in /api/v1, described on /docs"
+    app = guarded(application(hub, probes, reach, Budget() if has_jobs else None), reach)
+    word = "; the page on /, REST in /api/v1, described on /docs"
+    return lambda listener: WebServer(listener, app, certificate), word
 
 
 @contextmanager
 def serving(address: HttpAddress, hub: Hub, probes: Probing) -> Iterator[Face]:
     """Answer about the process until the end of the block."""
-    face = Face(address, lambda: opener(address, hub, probes))
+    face = Face(address, lambda: opener(address, hub, probes, has_jobs=True))
     try:
         yield face
     finally:
@@ -99,7 +102,7 @@ def serve(address: HttpAddress, hub: Hub, log_format: str) -> None:
     """
     probes = HubProbes(hub)
     with until_ended(log_format):
-        face = Face(address, lambda: opener(address, hub, probes), patient=False)
+        face = Face(address, lambda: opener(address, hub, probes, has_jobs=False), patient=False)
     face.close()
 
 

@@ -13,8 +13,11 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect
 
 from mgw.gateway.http import limits
+from mgw.gateway.http.budget import Budget
 from mgw.gateway.http.hosts import is_this_machine
+from mgw.gateway.http.pages import PAGES
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
+from mgw.gateway.http.shared_answers import ASKED, SharedAnswers
 
 __all__ = ["Guard", "Rates"]
 
@@ -68,6 +71,11 @@ class Guard:
         secure: callers come over TLS.
         proxied: a proxy says in ``X-Forwarded-For``, ``-Host`` and ``-Proto`` who calls, and what was asked.
         at_end: lets go those who would be answered without end.
+        budget: the processor time of requests; None: they may take all. Health and metrics never wait for it, but what
+            is refused does: who asks again at once must not take more than who waits.
+
+    Attributes:
+        shared: answers that a crowd shares; None: every request is answered by itself.
     """
 
     def __init__(
@@ -78,6 +86,7 @@ class Guard:
         secure: bool = False,
         proxied: bool = False,
         at_end: Callable[[], None] = lambda: None,
+        budget: Budget | None = None,
     ) -> None:
         self._app = app
         self.end = at_end
@@ -85,6 +94,8 @@ class Guard:
         self._proxied = proxied
         self._rates = Rates(limits.RATE, limits.RATE_BURST)
         self._working = 0
+        self._budget = budget
+        self.shared = None if budget is None else SharedAnswers(budget, self._rates.wait)
         self._headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         if secure:
             self._headers.append((b"strict-transport-security", b"max-age=31536000"))
@@ -100,13 +111,16 @@ class Guard:
             for scheme in _of_proxy(scope, b"x-forwarded-proto"):
                 scope["scheme"] = "https" if scheme.lower() == "https" else "http"
         try:
-            self._check(scope)
+            await self._admit(scope)
         except Problem as problem:
             await answer.refuse(problem)
             return
+        if ASKED in scope:
+            answer.recorded = []
         self._working += 1
         try:
             await self._app(scope, _Body(receive, _length(scope), answer), answer)
+            self._share(scope, answer)
         except Problem as problem:
             await self._late(problem, answer)
         except ClientDisconnect:  # in the middle of its request; nobody is there to be answered
@@ -116,6 +130,35 @@ class Guard:
             await self._late(Problem(500, "this is a bug in mgw", "see the log of the agent"), answer)
         finally:
             self._working -= 1
+
+    async def _admit(self, scope: MutableMapping[str, Any]) -> None:
+        """Let a request in, as soon as there is processor time for it.
+
+        Raises:
+            Problem: it is refused.
+        """
+        if self._budget is None:
+            self._check(scope)
+            return
+        waits = scope["path"] not in PAGES
+        if waits:
+            await self._budget.turn(_caller(scope))
+        try:
+            self._check(scope)
+        except Problem:
+            if not waits:
+                await self._budget.turn(_caller(scope))
+            raise
+
+    def _share(self, scope: MutableMapping[str, Any], answer: _Answer) -> None:
+        """Keep an answer for those who ask the same."""
+        if self.shared is None or not answer.recorded or answer.recorded[0].get("status") != 200:
+            return
+        begin, *pieces = answer.recorded
+        if not pieces or pieces[-1].get("more_body", False):
+            return
+        body = b"".join(piece.get("body", b"") for piece in pieces)
+        self.shared.keep(scope[ASKED], begin["headers"], body, _caller(scope) if self._proxied else None)
 
     @staticmethod
     async def _late(problem: Problem, answer: _Answer) -> None:
@@ -130,7 +173,7 @@ class Guard:
         Raises:
             Problem: it is refused.
         """
-        caller = (scope.get("client") or ("?", 0))[0]
+        caller = _caller(scope)
         if self._working >= limits.REQUESTS:
             raise Problem(503, f"{limits.REQUESTS} requests are in work", headers={"Retry-After": "1"})
         if wait := self._rates.wait(caller):
@@ -152,6 +195,10 @@ class Guard:
             _refuse_other_pages(scope, [*hosts, *(_of_proxy(scope, b"x-forwarded-host") if self._proxied else ())])
         if (_length(scope) or 0) > limits.BODY_BYTES:
             raise _too_large()
+
+
+def _caller(scope: MutableMapping[str, Any]) -> str:
+    return str((scope.get("client") or ("?", 0))[0])
 
 
 def _refuse_other_pages(scope: MutableMapping[str, Any], hosts: list[str]) -> None:
@@ -236,6 +283,7 @@ class _Answer:
         self._headers = headers
         self.begun = False
         self.instead: Problem | None = None  # of what the application answers
+        self.recorded: list[Message] | None = None  # what was sent, if that is to be kept
 
     async def __call__(self, message: Message) -> None:
         """Send a piece of an answer."""
@@ -250,6 +298,8 @@ class _Answer:
             given = {name.lower() for name, _ in message.get("headers", ())}
             more = [pair for pair in self._headers if pair[0] not in given]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
+        if self.recorded is not None:
+            self.recorded.append(message)
         await self._send(message)
 
     async def refuse(self, problem: Problem) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -32,10 +33,22 @@ from mgw.gateway.services.probing import (
 from mgw.gateway.services.verdict import GUARANTEES, JOB_STATES, JobSigns, Look, word_of
 from mgw.transforms.errors import HubError
 
-__all__ = ["METRICS", "Metric", "exposition"]
+__all__ = ["METRICS", "HeldBack", "Metric", "exposition"]
 
 Labels = Mapping[str, str]
 Sample = tuple[str, Labels, float | Histogram]
+
+
+class HeldBack(Protocol):
+    """Requests that waited for the jobs.
+
+    Attributes:
+        held: how many.
+        refused: those of them that were refused.
+    """
+
+    held: int
+    refused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +196,13 @@ METRICS = (
         ("job",),
     ),
     Metric("mgw_guarantee", "gauge", "1 for the guarantee that the job has, 0 for the others.", ("job", "level")),
+    Metric(
+        "mgw_http_held_total",
+        "counter",
+        "Requests over HTTP that waited since the agent started, because the jobs needed the processor: answered, or "
+        "refused after some seconds; missing in `mgw serve`.",
+        ("outcome",),
+    ),
     Metric("process_cpu_seconds_total", "counter", "CPU time of the process, user and system."),
     Metric("process_resident_memory_bytes", "gauge", "Memory of the process that is in RAM."),
     Metric("process_virtual_memory_bytes", "gauge", "Address space of the process."),
@@ -200,11 +220,11 @@ _OUTCOMES = {
 }
 
 
-def exposition(probes: Probing, accept: str = "") -> tuple[str, str]:
+def exposition(probes: Probing, accept: str = "", held: HeldBack | None = None) -> tuple[str, str]:
     """The text for one scrape, and its content type: OpenMetrics where ``accept`` (the header of the request) asks for
     it, else the text format."""
     encode, content_type = choose_encoder(accept)
-    return encode(_Found(list(_samples(probes)))).decode(), content_type
+    return encode(_Found([*_samples(probes), *_of_requests(held)])).decode(), content_type
 
 
 class _Found(Collector):
@@ -259,6 +279,12 @@ def _samples(probes: Probing) -> Iterator[Sample]:
     for family in _PROCESS.collect():
         for sample in family.samples:
             yield sample.name, {}, sample.value
+
+
+def _of_requests(held: HeldBack | None) -> Iterator[Sample]:
+    if held is not None:
+        yield "mgw_http_held_total", {"outcome": "answered"}, held.held - held.refused
+        yield "mgw_http_held_total", {"outcome": "refused"}, held.refused
 
 
 def _held(probes: Probing) -> Held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from mgw.gateway.http.metrics import exposition
+from mgw.gateway.http.metrics import HeldBack, exposition
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.server import Request, Response
 from mgw.gateway.services.probing import Probing
@@ -26,10 +26,14 @@ PAGES: Mapping[str, str] = {
 
 
 class Pages:
-    """Answers requests about one process."""
+    """Answers requests about one process.
 
-    def __init__(self, probes: Probing) -> None:
-        self._probes = probes
+    Args:
+        held: requests that were held back; None: none ever is.
+    """
+
+    def __init__(self, probes: Probing, held: HeldBack | None = None) -> None:
+        self._probes, self._held = probes, held
         self._pages: dict[str, Callable[[Request], Response]] = {
             "/livez": self._live,
             "/readyz": self._ready,
@@ -67,7 +71,7 @@ class Pages:
         return _json(200 if health.healthy else 503, health.as_json())
 
     def _metrics(self, request: Request) -> Response:
-        text, content_type = exposition(self._probes, request.accept)
+        text, content_type = exposition(self._probes, request.accept, self._held)
         return Response(200, text.encode(), content_type)
 
     def _version(self, _: Request) -> Response:

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mgw.gateway.http import limits
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
+from mgw.gateway.http.shared_answers import ASKED, SharedAnswers
 
 __all__ = ["Protocol"]
 
@@ -46,11 +47,39 @@ class Protocol(H11Protocol):
         """Some bytes of a request."""
         if self._refused:
             return
+        shared: SharedAnswers | None = getattr(self.app, "shared", None)
+        share = shared is not None and self._between_requests and shared.may_share(data)
+        if shared is not None and share:
+            answer = shared.find(data, self.client[0] if self.client else "?")
+            if answer is not None:
+                self._answer_with(answer)
+                return
         super().data_received(data)
+        if share and not self._refused and self.cycle is not None and not self.cycle.response_complete:
+            self.scope[ASKED] = data  # type: ignore[literal-required]
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:
             self._watch()
+
+    @property
+    def _between_requests(self) -> bool:
+        """Whether nothing of a request is there, and no answer is on its way."""
+        return (
+            self.conn.our_state is self.conn.their_state is h11.IDLE
+            and not self.conn.trailing_data[0]
+            and not self.transport.is_closing()
+            and (self.cycle is None or self.cycle.response_complete)
+            and self._untaken is None
+        )
+
+    def _answer_with(self, answer: bytes) -> None:
+        """Send an answer that was made for another request of the same bytes."""
+        self._unwatch()
+        lines = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+        self.transport.write(b"".join((b"HTTP/1.1 200 OK\r\n", *lines, answer)))
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
         """A request is done with."""
@@ -149,7 +178,7 @@ class Protocol(H11Protocol):
 
 def _check(base: Any = H11Protocol) -> None:
     """What is overridden is there, whatever release is installed."""
-    for name in ("send_400_response", "on_response_complete", "data_received"):
+    for name in ("send_400_response", "on_response_complete", "data_received", "_unset_keepalive_if_required"):
         assert hasattr(base, name), name  # noqa: S101
 
 

@@ -20,11 +20,15 @@ import pytest
 from mgw.gateway.http import limits
 from mgw.gateway.http.access import CSRF_HEADER, SESSION_COOKIE
 from mgw.gateway.http.application import Reach
+from mgw.gateway.http.budget import Budget
 from mgw.gateway.http.guard import Rates
+from mgw.gateway.http.processor_time import Used
 from mgw.gateway.http.protocol import CONNECTIONS
 from mgw.gateway.http.rest import routes
 from mgw.gateway.http.web_server import Certificate
 from mgw.gateway.services.hubs import Hub, open_hub
+from mgw.gateway.services.probes import HubProbes
+from mgw.gateway.services.probing import Readiness
 from mgw.gateway.services.users import IDLE_SECONDS, SESSION_SECONDS, Role, Users
 from mgw.gateway.state import gateway_hub
 from mgw.transforms.errors import ConfigInvalid
@@ -403,6 +407,58 @@ def test_behind_a_proxy_each_of_its_callers_has_a_rate(hub: Hub, monkeypatch: py
     with serving(hub) as web:  # nobody else may say who calls
         found = [web("GET", "/livez", **{"X-Forwarded-For": str(number)}).status for number in range(3)]
         assert found == [200, 200, 429]
+
+
+class Asked(HubProbes):
+    """Counts how often it is asked whether the process is ready."""
+
+    asked = 0
+
+    def readiness(self) -> Readiness:
+        self.asked += 1
+        return super().readiness()
+
+
+def test_while_the_jobs_need_the_processor_requests_wait_and_health_is_shared(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mgw.gateway.http.limits.HELD_SECONDS", 0.3)
+    monkeypatch.setattr("mgw.gateway.http.limits.HELD_RATE", 0.001)
+    monkeypatch.setattr("mgw.gateway.http.limits.RATE", 0.001)
+    monkeypatch.setattr("mgw.gateway.http.limits.RATE_BURST", 60.0)
+    probes, busy = Asked(hub), Used(web=0.3, others=0.2, waited=0.1)
+    with serving(hub, probes=probes, budget=Budget(used=lambda: busy)) as web:
+        eventually(lambda: web("GET", "/api/v1/session").status == 503, deadline=PATIENCE)
+        told = web.refused(503, "GET", "/api/v1/session")
+        assert "mgw serve" in told["cure"]
+        assert "jobs" in told["cause"]
+        request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with socket.create_connection((LOOPBACK, web.port), timeout=30) as connection:
+            answers = []
+            for _ in range(4):
+                connection.sendall(request)
+                answers.append(whole(connection))
+            assert probes.asked == 1
+            assert {body for _, body in answers} == {answers[0][1]}
+            assert json.loads(answers[0][1])["ready"] is True
+            assert {frozenset(head) for head, _ in answers} == {frozenset(answers[0][0])}
+            connection.sendall(request[:-2] + b"X: y\r\n\r\n")  # other bytes: another request
+            whole(connection)
+            assert probes.asked == 2
+        assert b'mgw_http_held_total{outcome="refused"} 2' in web("GET", "/metrics").body
+        while web("GET", "/livez").status == 200:
+            begun = time.monotonic()
+        assert time.monotonic() - begun > 0.3  # beyond the rate of a caller, the refusal waits, too
+
+
+def whole(connection: socket.socket) -> tuple[list[bytes], bytes]:
+    """The headers of an answer without its date, and its body."""
+    with connection.makefile("rb") as file:
+        head = []
+        while line := file.readline().strip():
+            head.append(line.lower())
+        length = next(int(line.split(b":")[1]) for line in head if line.startswith(b"content-length"))
+        return [line for line in head if not line.startswith(b"date")], file.read(length)
 
 
 def test_a_caller_that_takes_no_answer_is_left(web: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

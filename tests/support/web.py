@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgw.gateway.http.application import Reach, application, guarded
+from mgw.gateway.http.budget import Budget
 from mgw.gateway.http.web_server import Certificate, WebServer
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probes import HubProbes
@@ -83,12 +84,17 @@ class Caller:
 
 @contextmanager
 def serving(
-    hub: Hub, *, probes: Probing | None = None, reach: Reach | None = None, certificate: Certificate | None = None
+    hub: Hub,
+    *,
+    probes: Probing | None = None,
+    reach: Reach | None = None,
+    certificate: Certificate | None = None,
+    budget: Budget | None = None,
 ) -> Iterator[Caller]:
     """The web face of a hub on a free port of this machine, until the end of the block."""
     who = reach or Reach()
     listener = socket.create_server((LOOPBACK, 0), backlog=512)
-    app = guarded(application(hub, probes or HubProbes(hub), who), who)
+    app = guarded(application(hub, probes or HubProbes(hub), who, budget), who)
     server = WebServer(listener, app, certificate)
     try:
         yield Caller(listener.getsockname()[1])

@@ -32,8 +32,8 @@ _Agent = Annotated[str | None, Query(max_length=300, description="The agent that
 _Kind = Annotated[str | None, Query(max_length=300, description="Their type.")]
 
 
-def _state(section: str) -> Any:
-    """A state of objects of a section, a word of /healthz in whatever letter case."""
+def _known(section: str) -> AfterValidator:
+    """Refuses what is no state of objects of a section, in whatever letter case."""
     words = STATES[section]
 
     def known(state: str) -> str:
@@ -41,8 +41,16 @@ def _state(section: str) -> Any:
             raise ValueError(f"{state!r} is none of {', '.join(words)}")
         return state
 
-    text = f"Their state, a word of /healthz: {', '.join(words)}."
-    return Annotated[Annotated[str, AfterValidator(known)] | None, Query(max_length=300, description=text)]
+    return AfterValidator(known)
+
+
+def _states(section: str) -> Any:
+    return Query(max_length=300, description=f"Their state, a word of /healthz: {', '.join(STATES[section])}.")
+
+
+_OfAgents = Annotated[Annotated[str, _known("agents")] | None, _states("agents")]
+_OfLinks = Annotated[Annotated[str, _known("links")] | None, _states("links")]
+_OfJobs = Annotated[Annotated[str, _known("jobs")] | None, _states("jobs")]
 
 
 def as_schema(section: str) -> dict[str, Any]:
@@ -53,9 +61,6 @@ def as_schema(section: str) -> dict[str, Any]:
 def path_of(section: str) -> str:
     """The address of a section: ``/foreign-queues``."""
     return f"/{section.replace('_', '-')}"
-
-
-_OfAgents, _OfLinks, _OfJobs = (_state(section) for section in ("agents", "links", "jobs"))
 
 
 @dataclass(frozen=True, slots=True)
