@@ -229,7 +229,7 @@ def discard(
     consumer: Consumer = None,
     as_json: Json = False,
 ) -> None:
-    """Remove messages for good. An event keeps who did it and which they were."""
+    """Remove messages for good. The audit keeps who did it and which they were."""
     which = _chosen(messages, number, reason, since, before, everything)
     _act(ctx, "discard", job, which, limit, rate, dry_run, consumer, as_json)
 

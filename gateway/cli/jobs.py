@@ -212,6 +212,7 @@ def alter(
     ] = None,
     batch_size: Annotated[int | None, described(JOB_ATTRIBUTES["batch_size"])] = None,
     option: Options = None,
+    require_guarantee: Annotated[str | None, described(JOB_ATTRIBUTES["require_guarantee"], more=REMOVES)] = None,
     comment: Annotated[str | None, described(JOB_ATTRIBUTES["comment"], more=REMOVES)] = None,
 ) -> None:
     """Change a job while it runs."""
@@ -234,6 +235,7 @@ def alter(
             poll_interval=0 if poll_interval is None else poll_interval or None,
             options=options or None,
             comments=text(comment),
+            require_guarantee=text(require_guarantee),
         )
     say(f"job {name} altered")
 

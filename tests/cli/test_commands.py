@@ -120,6 +120,9 @@ def test_jobs_are_disabled_altered_and_removed_whatever_the_case_of_their_name(a
     applied.ok("jobs", "alter", "orders_in", "--rule", "", "--poll-interval", "0")
     shown = json.loads(applied.ok("jobs", "show", "orders_in", "--json"))
     assert (shown["rule"], shown["poll_interval"]) == (None, 5.0)
+    for given, kept in (("at-least-once", "at-least-once"), ("", None)):
+        applied.ok("jobs", "alter", "news_out", "--require-guarantee", given)
+        assert json.loads(applied.ok("jobs", "show", "news_out", "--json"))["require_guarantee"] == kept
     assert applied.ok("jobs", "reset", "orders_in") == "job orders_in reset\n"
     assert applied.ok("jobs", "enable", "orders_in") == "job orders_in enabled\n"
     applied.ok("jobs", "remove", "all_news", "--force")

@@ -99,7 +99,7 @@ MGWADM = (
         "SET_OPTION",
         "set_option",
         note="On the command line `--option` of `mgw agents alter`, `mgw links alter`, `mgw jobs alter`; encrypted: "
-        "`--encrypted-option` of `mgw agents create` and `mgw agents alter`.",
+        "`--encrypted-option` of `mgw agents create` and `mgw agents alter`, refused in SQL.",
         parameters=(
             Parameter("target_type", "", note="`AGENT_JAVA_PROP`, `MSGLINK_OPTION`, `JOB_OPTION`"),
             Parameter("target_name"),
@@ -117,14 +117,16 @@ MGWADM = (
     Procedure(
         "DB_CONNECT_INFO",
         "db_connect_info",
-        note="Deprecated there. Stored and shown, has no effect: set the hub's URL, `--hub` or `MGW_HUB`.",
+        note="Deprecated there. From Python stored and shown, without effect: set the hub's URL, `--hub` or `MGW_HUB`. "
+        "Refused in SQL, as it needs a password.",
         parameters=(Parameter("username"), Parameter("password"), Parameter("database", "NULL")),
     ),
     Procedure(
         "CLEANUP_GATEWAY",
         "cleanup_gateway",
         "agents cleanup",
-        "CLEAN_STARTUP_STATE is `mgw agents clean`, too. In Python the action comes first.",
+        "CLEAN_STARTUP_STATE is `mgw agents clean`, too. In Python the action comes first. In SQL CLEAN_STARTUP_STATE "
+        "alone does its work; what looks at brokers or at the ledger names the command of `mgw`.",
         parameters=(
             Parameter("agent_name", "DEFAULT_AGENT", option="--agent"),
             Parameter("action", "", option="ACTION"),
@@ -211,7 +213,12 @@ MGWADM = (
             Parameter("rule", "NO_CHANGE", option="--rule"),
             Parameter("transformation", "NO_CHANGE", option="--transformation"),
             Parameter("exception_queue", "NO_CHANGE", option="--exception-queue"),
-            Parameter("poll_interval", "0: keep; NULL: the default", option="--poll-interval"),
+            Parameter(
+                "poll_interval",
+                "0: keep; NULL: the default",
+                option="--poll-interval",
+                note="on the command line, left out keeps and 0 is the default",
+            ),
             Parameter("options", "NULL: keep", option="--option", note=_OPTIONS),
             Parameter("comments", "NO_CHANGE", option="--comment"),
         ),

@@ -84,7 +84,7 @@ TIBRV_LINK = (
         "differs",
         "`hostname` and `port` of an MQTT broker: there is a broker, not a daemon on each host",
     ),
-    Row("network", "no", "routing of the network decides; a link has one broker"),
+    Row("network", "no", "routing of the network decides; `hosts` names the nodes of one cluster"),
     Row("cm_name", "differs", "`client_id_prefix` and the job's name identify a persistent session"),
     Row("cm_ledger", "differs", "`outbound_log_queue`, and the receiving log in the hub"),
     Row("no attribute may change", "differs", "all may, at the next connect"),

@@ -40,7 +40,7 @@ VIEWS = (
             ("CM_LEDGER", "MGW_MQTT_LINKS.OUTBOUND_LOG_QUEUE"),
             ("CM_NAME", "MGW_MQTT_LINKS.CLIENT_ID_PREFIX"),
             ("DAEMON", "MGW_MQTT_LINKS.HOSTNAME"),
-            ("NETWORK", "the broker is one host, not a network"),
+            ("NETWORK", "MGW_MQTT_LINKS.HOSTS: nodes of one cluster, not a network"),
             ("SERVICE", "MGW_MQTT_LINKS.PORT"),
         ),
     ),

@@ -234,7 +234,7 @@ def replay(job: JobPath, given: Selection, admin: AdminOf, who: Operator, reques
 
 @router.post("/{job}/discard", responses=_TASK, response_model=OutcomeModel)
 def discard(job: JobPath, given: Selection, admin: AdminOf, who: Operator, request: Request) -> OutcomeModel | Response:
-    """Remove messages for good. An event keeps who did it and which they were."""
+    """Remove messages for good. The audit keeps who did it and which they were."""
     desk = desk_of(admin, job, consumer=given.consumer, to=given.to)
 
     def work(pace: Pace) -> Outcome:
