@@ -24,11 +24,13 @@ from mgw.gateway.cli.common import (
     print_table,
     say,
 )
+from mgw.gateway.cli.jsonform import second
 from mgw.gateway.cli.words import TIMES, epoch
 from mgw.gateway.services.event_levels import LEVELS
 
 if TYPE_CHECKING:
-    from mgw.gateway.services.health import GatewayRow, GatewayState, Health, JobRow
+    from mgw.gateway.services.health import EventRow, GatewayRow, GatewayState, Health, JobRow
+    from mgw.gateway.services.hubs import Hub
 
 __all__ = ["print_agents", "print_jobs", "print_links", "register"]
 
@@ -55,6 +57,8 @@ JOB_COLUMNS = {
     "GUARANTEE": "fold",
 }
 _LONGEST = "exact-unless-broker-crash"
+_MOST = 10_000  # events at once
+_WITH_AUDIT = (None, "DEBUG", "INFO")  # levels with which entries of the audit are shown
 
 
 def register(app: typer.Typer) -> None:
@@ -196,9 +200,15 @@ def events(
     level: Annotated[
         str | None, typer.Option("--level", help=f"Only of this importance or more: {', '.join(LEVELS)}.")
     ] = None,
+    audit: Annotated[
+        bool,
+        typer.Option(
+            "--audit", help="Also what administration changed, as events Administration of level INFO (mgw audit)."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """What happened: starts and stops, failures, messages put aside."""
+    """What happened: starts and stops, failures, messages put aside; with --audit also who changed what."""
     from mgw.gateway.services.health import read_events
 
     begun = epoch(since, "--since")
@@ -206,12 +216,14 @@ def events(
         fail(f"--level {level!r} is no level; write {', '.join(LEVELS[:-1])} or {LEVELS[-1]}", EXIT_USAGE)
     least = None if level is None else level.upper()
     with open_hub(hub_url(ctx)) as hub:
-        last = 0
+        last, changed = 0, None
+        wanted = limit
         while True:
-            shown = read_events(
-                hub, after=last, limit=limit if last == 0 else 10_000, name=name, since=begun, level=least
-            )
+            shown: list[EventRow] = read_events(hub, after=last, limit=wanted, name=name, since=begun, level=least)
             last = max([last, *(row.event_id for row in shown)])
+            if audit and least in _WITH_AUDIT:
+                more, changed = _changes(hub, changed, wanted, name, begun)
+                shown = sorted([*shown, *more], key=lambda row: row.event_time)[-wanted:]
             if as_json and not follow:
                 print_json([jsonform.record(row) for row in shown])
             elif as_json:  # an object a line
@@ -222,5 +234,34 @@ def events(
                 say(f"{row.event_time} {row.event_level} {row.event_name}{what}: {row.event_text}")
             if not follow:
                 return
+            wanted = _MOST
             sys.stdout.flush()
             time.sleep(0.5)
+
+
+def _changes(
+    hub: Hub, after: int | None, limit: int, name: str | None, since: float | None
+) -> tuple[list[EventRow], int]:
+    """What administration changed, as events with the numbers of the entries, the oldest first; and the last number.
+
+    Entries of removals, users and the exception desk have events of their own.
+    """
+    from mgw.gateway.services.audit_words import has_event, told
+    from mgw.gateway.services.happenings import audit as entries
+    from mgw.gateway.services.health import EventRow
+
+    found = entries(hub, limit, since=since, after=after, name=name)[::-1]
+    rows = [
+        EventRow(
+            each.id,
+            second(each.time) or "",
+            "INFO",
+            "Administration",
+            None,
+            each.object,
+            f"{told(each)}, by {each.actor}" + (f" ({each.through})" if each.through else ""),
+        )
+        for each in found
+        if not has_event(each)
+    ]
+    return rows, max([after or 0, *(each.id for each in found)])

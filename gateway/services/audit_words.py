@@ -10,7 +10,7 @@ from mgw.gateway.aq import WAYS
 from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
 from mgw.gateway.services.happenings import Audited
 
-__all__ = ["THROUGH", "differences", "presented", "told", "values_of"]
+__all__ = ["THROUGH", "differences", "has_event", "presented", "told", "values_of"]
 
 #: How an actor came to a change, for descriptions.
 THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null: an earlier release wrote it."
@@ -18,6 +18,14 @@ THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null
 
 #: Kinds of which a line shows everything: who got what says nothing without.
 _SHORT = frozenset(("queue privilege", "system privilege", "type privilege", "role", "user", "parked keys"))
+
+_TOLD_KINDS = frozenset(("user", "exceptions", "parked keys"))
+_TOLD_ACTIONS = frozenset(("purge", "drop queue", "drop queue table", "remove subscriber", "remove job"))
+
+
+def has_event(each: Audited) -> bool:
+    """Whether an event tells of the same: of users, of the exception desk, of what is removed with its messages."""
+    return each.kind in _TOLD_KINDS or each.action in _TOLD_ACTIONS
 
 
 def told(each: Audited) -> str:

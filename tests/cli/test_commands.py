@@ -273,6 +273,20 @@ def test_events_of_an_object_are_its_own_latest_however_many_others_came_since(a
     assert len(json.loads(applied.ok("events", "--object", "one", "--json"))) == 2
 
 
+def test_changes_of_administration_are_among_the_events_on_request(applied: Mgw) -> None:
+    applied.ok("aq", "enqueue", "orders", "x", "--expiration", "0")
+    applied.ok("aq", "time-manager")
+    applied.ok("jobs", "alter", "news_out", "--batch-size", "7")
+    assert "Administration" not in applied.ok("events")
+    *lines, altered = applied.ok("events", "--audit", "--since", "10m").splitlines()
+    assert sum("queue ORDERS: 1 message(s) expired" in line for line in lines) == 1
+    assert " INFO Administration news_out: alter job news_out (" in altered
+    assert altered.endswith(" (cli)")
+    (only,) = json.loads(applied.ok("events", "--audit", "--object", "news_out", "-n", "1", "--json"))
+    assert (only["event_name"], only["object_name"]) == ("Administration", "news_out")
+    assert applied.ok("events", "--audit", "--level", "warning") == applied.ok("events", "--level", "warning")
+
+
 def test_events_are_chosen_by_time_and_importance(applied: Mgw) -> None:
     applied.ok("aq", "enqueue", "orders", "x", "--expiration", "0")
     applied.ok("aq", "time-manager")
