@@ -175,7 +175,8 @@ def errors_page() -> str:
 
 
 def _numbers(found: Chapter) -> str:
-    return table(("Number", "Name", "Meaning"), [row[:3] for row in _rows(found)])
+    rows = [(number, name, meaning) for number, name, meaning, _ in _rows(found)]
+    return table(("Number", "Name", "Meaning"), rows)
 
 
 def _rows(found: Chapter) -> list[tuple[str, str, str, str]]:
