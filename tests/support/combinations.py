@@ -1,11 +1,11 @@
 """Which tests ``make test``, for which somebody waits, leaves to ``make test-all``.
 
 What :mod:`tests.support.slow_repetitions` lists repeats a proof on another broker, another database or under another
-fault, and costs seconds. What :mod:`tests.support.costly` lists need not repeat anything: it costs more than a second
-of the processor. Of killed agents, killed brokers and cut connections one each stays, on each broker. On PostgreSQL,
-a third of what both databases have to pass is enough; SQLite passes nearly all of it in every run. The same holds for
-the second client of Kafka, and for the suite of the links where one broker passes it with several settings. Short ones
-say ``pytest.mark.matrix`` where they stand.
+fault, and costs seconds. What :mod:`tests.support.costly` lists need not repeat anything: it costs nearly a second of
+the processor or more. Of killed agents, killed brokers and cut connections one each stays on each broker. On
+PostgreSQL, a third of what both databases have to pass is enough; SQLite passes nearly all of it in every run. The
+same holds for the second client of Kafka, and for the suite of the links where one broker passes it with several
+settings. Short ones say ``pytest.mark.matrix`` where they stand.
 """
 
 from __future__ import annotations
