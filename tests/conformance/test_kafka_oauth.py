@@ -79,7 +79,7 @@ def refusal(link: Link) -> GatewayError:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_messages_go_on_when_tokens_end(broker: Kafka, tokens: TokenServer, client: str) -> None:
     """The broker ends a connection whose token has ended: each client shows a new one before."""
-    tokens.seconds = 4.0
+    tokens.seconds = 8.0  # a token is a second old when it is shown, on a loaded machine
     link, pair = with_server(broker, tokens, client), pair_at(broker)
     assert all(check.ok for check in link.test())
     sent = 0
