@@ -86,12 +86,7 @@ METRICS = (
         "Processes of the worker that died and were replaced since the agent started; missing without `workers`.",
         ("worker",),
     ),
-    Metric(
-        "mgw_link_up",
-        "gauge",
-        "1: a job of the link works, or fails at a queue; missing for a link without enabled jobs.",
-        ("link",),
-    ),
+    Metric("mgw_link_up", "gauge", "1: a job of the link works; missing for a link without enabled jobs.", ("link",)),
     Metric(
         "mgw_link_connects_total",
         "counter",

@@ -316,13 +316,8 @@ def _observed(entry: Entry, seen: Observation, now: float, max_age: float) -> En
     return _overdue(replace(entry, state=seen.state, since=seen.since), seen.reason, now, max_age)
 
 
-#: Numbers of errors that are about a queue, its messages or a log: the messaging system was reached.
-_ANSWERED = re.compile(r": \[(?:415|416|417|434|805)\] ")
-
-
 def _link(name: str, agent: Entry, jobs: Sequence[Entry], now: float, max_age: float) -> Entry:
-    """UP while one of its enabled jobs works, or fails at something that its messaging system answered; it was up until
-    the last of them stopped working."""
+    """UP while one of its enabled jobs works; it was up until the last of them stopped working."""
     entry = Entry("link", name, agent.name, "UP")
     if not jobs:
         return replace(entry, state="UNUSED")
@@ -333,9 +328,6 @@ def _link(name: str, agent: Entry, jobs: Sequence[Entry], now: float, max_age: f
     broken = [job for job in jobs if job.state not in _FINE]
     if not broken:
         return replace(entry, state="UNKNOWN")
-    broken = [job for job in broken if _ANSWERED.search(job.reason) is None]
-    if not broken:
-        return entry
     last = max(broken, key=lambda job: job.since or 0.0)
     return replace(
         entry,
