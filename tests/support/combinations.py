@@ -1,22 +1,23 @@
 """Which tests ``make test``, for which somebody waits, leaves to ``make test-all``.
 
 What :mod:`tests.support.slow_repetitions` lists repeats a proof on another broker, another database or under another
-fault, and costs seconds. What :mod:`tests.support.costly` lists need not repeat anything: it costs nearly a second of
-the processor or more. Of killed agents, killed brokers and cut connections one each stays on each broker. On
-PostgreSQL, a third of what both databases have to pass is enough; SQLite passes nearly all of it in every run. The
-same holds for the second client of Kafka, and for the suite of the links where one broker passes it with several
-settings. Short ones say ``pytest.mark.matrix`` where they stand.
+fault, and costs seconds. What ``costly.txt`` lists need not repeat anything: it costs nearly a second of the
+processor or more (0.8, or 0.2 for one of several cases), as ``MGW_COSTS`` measures it. Of killed agents, killed
+brokers and cut connections one each stays on each broker. On PostgreSQL, a third of what both databases have to pass
+is enough; SQLite passes nearly all of it in every run. The same holds for the second client of Kafka, and for the
+suite of the links where one broker passes it with several settings. Short ones say ``pytest.mark.matrix`` where they
+stand.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from pathlib import Path
 
-from tests.support import costly
 from tests.support.slow_repetitions import LISTED
 
-__all__ = ["FIRST", "begins_first", "is_left", "is_long", "is_one_more"]
+__all__ = ["COSTLY", "FIRST", "begins_first", "is_left", "is_long", "is_one_more"]
 
 #: What takes minutes in a row begins: at the end, one process would work on it while the others have nothing to do.
 FIRST = (
@@ -60,40 +61,23 @@ EXAMPLES = (
 #: Tests of what only the tests use: brokers that are started, cut off and killed. make test-faults has them.
 OF_THE_SUPPORT = ("tests/conformance/test_support_brokers.py",)
 
+_LISTED = {file: frozenset(map(str.strip, names.strip().splitlines())) for file, names in LISTED.items()}
 
-class _Names:
-    """Tests by their names, read once.
-
-    Args:
-        listed: by file, a name in each line.
-    """
-
-    def __init__(self, listed: dict[str, str]) -> None:
-        self._of = {file: frozenset(map(str.strip, names.strip().splitlines())) for file, names in listed.items()}
-
-    def __contains__(self, nodeid: str) -> bool:
-        """Whether a test is listed: by its name or its case, with or without its class."""
-        file, _, rest = nodeid.partition("::")
-        if (names := self._of.get(file)) is None:
-            return False
-        name = re.sub(r"^(\w+::)*", "", rest)
-        return any(each in names for full in (rest, name) for each in (full, full.partition("[")[0]))
-
-
-_REPETITIONS = _Names(LISTED)
-_COSTLY = _Names(costly.LISTED)
+#: The tests of costly.txt, by their ids; without a case: all cases.
+COSTLY = frozenset(Path(__file__).with_name("costly.txt").read_text("utf-8").splitlines())
 
 
 def is_left(nodeid: str) -> bool:
     """Whether a test, by its id, is left to ``make test-all``."""
-    return nodeid in _COSTLY or is_one_more(nodeid)
+    return nodeid in COSTLY or nodeid.partition("[")[0] in COSTLY or is_one_more(nodeid)
 
 
 def is_one_more(nodeid: str) -> bool:
     """Whether a test, by its id, proves again what another one of ``make test`` proves."""
-    if nodeid in _REPETITIONS:
+    file, _, rest = nodeid.partition("::")
+    name = re.sub(r"^(\w+::)*", "", rest)
+    if {each for full in (rest, name) for each in (full, full.partition("[")[0])} & _LISTED.get(file, frozenset()):
         return True
-    rest = nodeid.partition("::")[2]
     if rest.partition("::")[0] in WHOLE or nodeid.startswith(ONLY_THERE):
         return False
     if nodeid.startswith(EXAMPLES):
