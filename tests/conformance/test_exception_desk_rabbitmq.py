@@ -24,6 +24,7 @@ from mgw.gateway.services.exceptions import (
     desk_of,
 )
 from mgw.gateway.services.exceptions import link_desk as module
+from mgw.gateway.services.happenings import audit
 from mgw.transforms.errors import LinkError, LinkRefused, LinkUnavailable
 from mgw.transforms.message import Header, ValueType
 from tests.support.brokers import RabbitMQ
@@ -164,6 +165,11 @@ def test_a_discard_takes_what_is_meant_and_leaves_the_others_in_order(queues: Qu
     assert [body for body, _, _ in left] == [b"same", b"b", b"c"]
     assert all(redelivered for _, _, redelivered in left)
     assert any("discarded by me" in text for text in queues.gateway.events())
+    second, first = audit(queues.gateway.hub, 2)
+    assert [first.actor, second.actor] == ["me", "me"]
+    assert [first.before_change, second.before_change] == [
+        {"exception_queue": "BAD@r", "messages": [each]} for each in outcome.done
+    ]
 
 
 def test_a_replay_reads_pages_in_order_and_only_what_was_there_when_it_began(

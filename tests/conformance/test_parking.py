@@ -11,8 +11,10 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import check
+from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.exceptions import DeskRefused, desk_of, give_up, parked_keys, release
 from mgw.gateway.services.exceptions.contract import EVERYTHING
+from mgw.gateway.services.happenings import audit
 from mgw.gateway.state import parked, run_state
 from mgw.gateway.state.parked import PARKED, ParkedKey
 from mgw.gateway.state.run_state import Plan
@@ -138,6 +140,9 @@ def test_a_message_that_is_given_up_goes_to_the_exception_queue_and_the_others_f
         eventually(lambda: of_key(broker, "b") == [1, 2])
     bodies = [json.loads(str(each.message.body))["n"] for each in desk_of(gateway.admin, "out").entries(EVERYTHING)]
     assert bodies == ["bad", "worse"]
+    assert [(each.actor, told(each)) for each in audit(gateway.hub, 2)] == [
+        ("me", "give up parked keys out (keys: ['b'])")
+    ] * 2
     assert [text for text in gateway.events() if "given up by me" in text]
     assert offences(gateway) == []
 

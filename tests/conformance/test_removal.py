@@ -179,6 +179,10 @@ def test_purge_is_told(gateway: Gateway) -> None:
     gateway.queues.purge_queue_table("Q_QT", "qtview.msg_priority = 1")
     assert audit(gateway) == [("purge", "queue table Q_QT where qtview.msg_priority = 1", 3, None)]
     assert len(events(gateway)) == 1
+    put(gateway, "Q", *TEXTS)
+    gateway.queues.purge_queue("Q", "qtview.corr_id IS NULL  OR\n qtview.corr_id <> 'a  b'")
+    told = "qtview.queue = 'Q' AND (qtview.corr_id IS NULL  OR  qtview.corr_id <> 'a  b' )"
+    assert audit(gateway)[-1] == ("purge", f"queue table Q_QT where {told}", 3, None)
 
 
 # -- subscribers -----------------------------------------------------------------------------------------------------

@@ -118,16 +118,17 @@ class PurgeProcedures(Administration):
         with self.look() as db:
             plan = _plan(db, self.need_queue_table(db, name), condition)
         done = self._purge(plan, block)
+        told = " ".join((purge_condition or "").splitlines())
         if done.messages or done.entries:
             with self.change() as conn:
-                which = f" where {' '.join(purge_condition.split())}" if purge_condition else ""
+                which = f" where {told}" if told else ""
                 record(self, conn, Removal("purge", f"queue table {name.shown}{which}", Held(done.messages)))
         _log.info(
             "queue table %s purged: %d message(s) and %d entries of consumers removed; condition: %s",
             name.shown,
             done.messages,
             done.entries,
-            purge_condition or "none, all messages",
+            told or "none, all messages",
         )
         return done
 
