@@ -118,18 +118,30 @@ class _Asked:
 
 
 class Admin:
-    """Asks the cluster, and waits for the answer."""
+    """Asks the cluster, and waits for the answer.
+
+    librdkafka gives up all servers where one lists none: so answers the only one of a cluster at its start, and after a
+    pause. Mostly it begins again at the bootstrap servers; now and then it asks nobody any more. So a question that
+    stays without an answer is asked again by a new instance.
+    """
 
     def __init__(self, settings: Settings, operation: str) -> None:
         self._settings = settings
         self._operation = operation
-        self._watch = Watch()
-        try:
-            self.client = AdminClient(configuration(settings, self._watch))
-        except Exception as error:
-            raise translate(error, settings, operation, "the cluster") from error
+        self._begin()
         self._met = False
         self._seconds = settings.common["bootstrap_timeout_ms"] / 1000
+
+    def _begin(self) -> None:
+        self._watch = Watch()
+        try:
+            self.client = AdminClient(configuration(self._settings, self._watch))
+        except Exception as error:
+            raise translate(error, self._settings, self._operation, "the cluster") from error
+
+    def _begin_again(self) -> None:
+        if self._met:  # else it connects still, and the reason why it cannot is worth more than another attempt
+            self._begin()
 
     @property
     def seconds(self) -> float:
@@ -175,6 +187,8 @@ class Admin:
                 found = code_of(error)
                 if found is None or not (found.retriable() or found.code() in _AGAIN) or time.monotonic() >= deadline:
                     raise self._meant(error) from error
+                if failure_of(error).kind in _UNREACHED:
+                    self._begin_again()
             time.sleep(_SLICE)
             patience *= 2
 
@@ -198,6 +212,7 @@ class Admin:
                 self._check_hope()
                 if failure_of(error).kind not in _UNREACHED or time.monotonic() >= deadline:
                     raise self._meant(error) from error
+                self._begin_again()
             else:
                 self._met = True
                 return found

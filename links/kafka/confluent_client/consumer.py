@@ -231,6 +231,7 @@ class ConfluentConsumer:
             ends = {place.partition: int(future.result().offset) for place, future in asked.items()}
         except KafkaException as error:
             if failure_of(error).kind in _UNREACHED:
+                self._admin = None  # see Admin: it may ask nobody any more
                 raise TimeoutError(failure_of(error).cause) from error
             raise
         if self._is_deaf(ends):
@@ -305,6 +306,8 @@ class ConfluentConsumer:
             self._topic_id = topic_id_of(found)
         elif failure_of(error).kind is Kind.MISSING:
             self._known = None
+        elif failure_of(error).kind in _UNREACHED:
+            self._admin = None
 
     def topic_id(self) -> str:
         """See :meth:`mgw.links.kafka.client.Consumer.topic_id`."""

@@ -221,6 +221,7 @@ class ConfluentTransactions:
                 if is_answer(error):
                     raise translate(error, self._settings, "commit", what) from error
                 found = {}
+                self._admin = None  # see Admin: it may ask nobody any more
             waiting = {place: last for place, last in waiting.items() if found.get(place, -1) <= last}
             now = clock.monotonic()
             if not waiting or (log not in waiting and now >= patience):
