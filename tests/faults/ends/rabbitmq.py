@@ -12,10 +12,12 @@ import pika.exceptions
 
 from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.brokers import RabbitMQ
+from tests.support.waiting import eventually
 
 __all__ = ["RabbitFeed", "RabbitOutlet", "declare"]
 
 _FAILURES = (pika.exceptions.AMQPError, OSError)
+_BACK = 60.0  # seconds for a server to take connections again
 _ANSWERED = 15.0  # seconds after which a message without an answer is in doubt
 
 
@@ -122,7 +124,9 @@ class RabbitOutlet:
 
     def collect(self) -> list[Copy]:
         if self._connection is None:
-            self._connection = _connect(self._server)
+            self._connection = eventually(
+                lambda: _connect(self._server), deadline=_BACK, what="RabbitMQ after the faults", tolerate=_FAILURES
+            )
             channel = self._connection.channel()
             self._deliveries = channel.consume(self._queue, auto_ack=True, inactivity_timeout=0.5)
         copies = []
