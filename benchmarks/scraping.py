@@ -168,19 +168,23 @@ class Feed:
                     connection.sleep(max(0.0, begun + sent / self._step * self._EVERY - time.monotonic()))
 
 
-def crowded(folder: Path, amqp: Amqp, total: int, callers: int, *, pace: int, beside: bool = False) -> Measured:
-    """One run with callers of the agent's process, or (``beside``) of another one that serves the same hub.
+def crowded(folder: Path, amqp: Amqp, total: int, callers: int, *, pace: int, of: str = "agent") -> Measured:
+    """One run with callers.
 
     Args:
+        of: whom they ask: the process of the ``agent``, ``serve`` (another process that serves the same hub), or a
+            ``stranger`` that has nothing to do with it, which says what callers cost by themselves.
         pace: messages that arrive in a second; 0: all are there at the beginning.
     """
     agent, other = (f"{LOOPBACK}:{free_port()}" for _ in range(2))
     with ExitStack() as stack:
         gateway = stack.enter_context(_route(folder, amqp, 0 if pace else total))
         process = stack.enter_context(gateway.running(http=agent))
-        asked = other if beside else agent
-        if beside:
+        asked = agent if of == "agent" else other
+        if of == "serve":
             stack.enter_context(_process("mgw.gateway", "serve", "--http", other, hub=gateway.url))
+        elif of == "stranger":
+            stack.enter_context(_process("benchmarks.answering", other, elsewhere=True))
         eventually(lambda: _answers(asked), deadline=60, what="an answer")
         if callers:
             load = ("tests.support.web_load", asked.rpartition(":")[2], "600", str(callers))
@@ -261,8 +265,9 @@ def main() -> None:
             crowd = partial(crowded, folder, amqp, arguments.messages, arguments.callers, pace=arguments.pace)
             variants = {
                 "nobody asks": partial(crowded, folder, amqp, arguments.messages, 0, pace=arguments.pace),
-                f"{arguments.callers} callers of the agent": partial(crowd, beside=False),
-                f"{arguments.callers} callers of `mgw serve`": partial(crowd, beside=True),
+                f"{arguments.callers} callers of a stranger": partial(crowd, of="stranger"),
+                f"{arguments.callers} callers of the agent": partial(crowd, of="agent"),
+                f"{arguments.callers} callers of `mgw serve`": partial(crowd, of="serve"),
             }
         if arguments.rounds:
             told(f"RabbitMQ, hub, RabbitMQ, {arguments.messages:,} messages", compared(variants, arguments.rounds))

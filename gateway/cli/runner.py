@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_YIELDS = 10  # to the agents of the machine: who asks waits, and the jobs do not
+_YIELDS = 15  # to the agents of the machine: who asks waits, and the jobs do not
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +118,7 @@ def serve(
 ) -> None:
     """Answer over HTTP about a hub until SIGTERM, without running an agent: health, metrics, REST.
 
-    The process has a lower priority (nice 10): on a busy machine the jobs of an agent come first.
+    The process has a lower priority (nice 15): on a busy machine the jobs of an agent come first.
     """
     from mgw.gateway.http.face import serve as answer
     from mgw.gateway.services.http_address import http_address

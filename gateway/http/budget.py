@@ -2,6 +2,8 @@
 
 A bucket: what requests took flows in, :data:`~mgw.gateway.http.limits.SHARE` of one processor flows out. While it is
 full and the jobs need the processor, requests wait: callers take turns, and the requests of each keep their order.
+
+Where no job is near, nothing waits; the bucket says when a crowd calls, which shares answers.
 """
 
 from __future__ import annotations
@@ -35,13 +37,23 @@ _PLACES = limits.REQUESTS + limits.STREAMS  # of requests that wait; as many as 
 class Budget:
     """Used by the thread of the event loop; ``held`` and ``refused`` may be read by any.
 
+    Args:
+        has_jobs: whether this process has any; where not, nothing waits.
+
     Attributes:
         held: requests that had to wait.
         refused: those of them that were refused, because they waited for too long.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, used: Callable[[], Used] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        has_jobs: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        used: Callable[[], Used] | None = None,
+    ) -> None:
         self.held = self.refused = 0
+        self._has_jobs = has_jobs
         self._clock = clock
         self._used = used or ProcessorTime()
         self._level = self._guessed = 0.0
@@ -121,7 +133,7 @@ class Budget:
         self._level = min(max(0.0, level), limits.SHARE_BURST + limits.SHARE * limits.HELD_SECONDS)
         self._guessed = 0.0
         delayed = used.waited >= _DELAYED * used.others or used.web + used.others >= _SHARED * passed
-        if passed < _STALE_SECONDS and used.others >= _BUSY * passed and delayed:
+        if self._has_jobs and passed < _STALE_SECONDS and used.others >= _BUSY * passed and delayed:
             self._needed_until = now + _KEEP_SECONDS
 
     def _tell(self) -> None:

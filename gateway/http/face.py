@@ -79,7 +79,7 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing, *, has_jobs: bool) -
             cure="create an administrator: mgw users add NAME --role administrator",
         )
     certificate = None if address.certificate is None else Certificate(*address.certificate)
-    app = guarded(application(hub, probes, reach, Budget() if has_jobs else None), reach)
+    app = guarded(application(hub, probes, reach, Budget(has_jobs=has_jobs)), reach)
     word = "; the page on /, REST in /api/v1, described on /docs"
     return lambda listener: WebServer(listener, app, certificate), word
 

@@ -451,6 +451,24 @@ def test_while_the_jobs_need_the_processor_requests_wait_and_health_is_shared(
         assert time.monotonic() - begun > 0.3  # beyond the rate of a caller, the refusal waits, too
 
 
+def test_beside_a_hub_a_crowd_shares_health_and_nothing_waits(hub: Hub) -> None:
+    probes, busy = Asked(hub), Used(web=0.8, others=0.4, waited=0.4)
+    with serving(hub, probes=probes, budget=Budget(has_jobs=False, used=lambda: busy)) as web:
+        assert {web("GET", "/api/v1/session").status for _ in range(50)} == {200}
+        request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with socket.create_connection((LOOPBACK, web.port), timeout=30) as connection:
+
+            def shared() -> bool:
+                before = probes.asked
+                for _ in range(5):
+                    connection.sendall(request)
+                    whole(connection)
+                return probes.asked < before + 5
+
+            eventually(shared, deadline=PATIENCE)
+        assert b'mgw_http_held_total{outcome="answered"} 0' in web("GET", "/metrics").body
+
+
 def whole(connection: socket.socket) -> tuple[list[bytes], bytes]:
     """The headers of an answer without its date, and its body."""
     with connection.makefile("rb") as file:

@@ -54,6 +54,15 @@ def test_requests_are_limited_while_the_jobs_need_the_processor(others: float, w
     assert all(machine.budget.take() for _ in range(1000))
 
 
+def test_where_no_job_is_near_nothing_is_limited() -> None:
+    now, used = 0.0, Used()
+    budget = Budget(has_jobs=False, clock=lambda: now, used=lambda: used)
+    assert not budget.crowded
+    now, used = 1.0, Used(web=0.9, others=0.9, waited=0.9)
+    assert budget.crowded
+    assert all(budget.take() for _ in range(1000))
+
+
 def test_what_was_not_taken_may_be_taken_at_once_and_then_the_share() -> None:
     machine = Machine()
     machine.passes(1, others=0.3, waited=0.3)
