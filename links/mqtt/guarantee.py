@@ -1,24 +1,92 @@
-"""What a broker must be and allow, so that the echo of a job can be its sending log; checked on the live broker."""
+"""What a job over MQTT can promise: an inbound one by what is known of the broker, an outbound one by what the broker
+must be and allow, so that its echo can be its sending log; checked on the live broker."""
 
 from __future__ import annotations
 
 import secrets
 import time
 
+from mgw.links.contract import Endpoint, Guarantee
 from mgw.links.mqtt.codec import Malformed, encode_publish, parse_publish
 from mgw.links.mqtt.connection import Session, open_session
 from mgw.links.mqtt.echo_log import Echo, acknowledgement
 from mgw.links.mqtt.knowledge import Knowledge
 from mgw.links.mqtt.logged_destination import room_for
+from mgw.links.mqtt.probe import VERSION_TOPIC
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import subscribe, wait_for_suback
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
 from mgw.transforms.mqtt import Publish
+from mgw.transforms.mqtt.topic import split_shared
 
-__all__ = ["shortcoming"]
+__all__ = ["check_subscriber", "inbound_promise", "shortcoming"]
 
 _PROBE_EXPIRY = 60  # seconds
+
+
+def inbound_promise(
+    settings: Settings, topic: str, *, mosquitto: bool, shared: bool, declared: bool, retained: bool, lost: str
+) -> tuple[Guarantee, list[str]]:
+    """The level of an inbound job, and what it depends on: first what was lost, then the condition that failed, or what
+    a crash of the broker costs.
+
+    Args:
+        topic: the filter that it subscribes to.
+        mosquitto: whether the broker says that it is one.
+        shared: whether its nodes are declared to share their sessions (MQTT_SharedSessions).
+        declared: whether packet ids are declared to come in order (MQTT_CyclicPacketIds).
+        retained: whether retained messages are delivered.
+        lost: what the job has lost; empty: nothing.
+    """
+    failed = ""
+    if settings.several and not shared:
+        failed = (
+            "hosts names several nodes, which may keep sessions of their own, and link option MQTT_SharedSessions "
+            "is not TRUE: a message whose acknowledgement was lost is stored again, and messages wait in the "
+            "session at one node while the job is connected to another"
+        )
+    elif not mosquitto and not declared:
+        failed = (
+            f"{VERSION_TOPIC} does not name Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
+            f"message whose acknowledgement was lost is stored again"
+        )
+    elif not mosquitto and split_shared(topic)[0] is not None:
+        failed = "the broker may give a message of a shared subscription to another member after it was delivered to us"
+    elif settings.version < 5 and retained:
+        failed = "MQTT 3.1.1 delivers retained messages again at every reconnect (MQTT_Retained = deliver)"
+    level = Guarantee.AT_LEAST_ONCE if failed else Guarantee.EXACT_UNLESS_BROKER_CRASH
+    saving = " (Mosquitto: needs persistence true, saves every autosave_interval)" if mosquitto else ""
+    limit = " (Mosquitto: max_queued_messages, 1000 by default)" if mosquitto else ""
+    notes = [
+        failed or f"a crash of the broker loses what came after it last saved its sessions{saving}",
+        f"above its queue limit{limit} the broker drops messages without notice; published at QoS 0 they may be lost",
+    ]
+    return level, [lost, *notes] if lost else notes
+
+
+def check_subscriber(session: Session, link: str, endpoint: Endpoint, qos: int) -> None:
+    """What the broker said when it let the link in must cover what a job subscribes to.
+
+    Raises:
+        LinkRefused: the broker does not support it.
+    """
+    group, topic_filter = split_shared(endpoint.provider_queue)
+    lacking = ""
+    if group is not None and not session.shared:
+        lacking = "shared subscriptions"
+    elif not session.wildcards and ("+" in topic_filter or "#" in topic_filter):
+        lacking = "wildcards"
+    elif qos > session.maximum_qos:
+        lacking = "QoS 1"
+    if lacking:
+        raise LinkRefused(
+            f"{endpoint.full_name}: {endpoint.provider_queue!r} cannot be subscribed to",
+            link=link,
+            operation="verify",
+            cause=f"the broker does not support {lacking}",
+            cure="configure the broker to allow it, or register another topic filter",
+        )
 
 
 def shortcoming(

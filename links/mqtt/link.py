@@ -34,7 +34,6 @@ from mgw.links.contract import (
     Check,
     Destination,
     Direction,
-    Domain,
     Endpoint,
     Guarantee,
     GuaranteeReport,
@@ -47,14 +46,15 @@ from mgw.links.header_names import is_documented
 from mgw.links.inspection import Existence
 from mgw.links.listening import listening
 from mgw.links.log_preparation import LogStep, prepared_by
+from mgw.links.mqtt import topics
 from mgw.links.mqtt.connection import Session, client_id_of, open_session
 from mgw.links.mqtt.destination import MqttDestination, check_publisher
 from mgw.links.mqtt.echo_log import Echo
-from mgw.links.mqtt.guarantee import shortcoming
+from mgw.links.mqtt.guarantee import check_subscriber, inbound_promise, shortcoming
 from mgw.links.mqtt.knowledge import Answers, Knowledge
 from mgw.links.mqtt.logged_destination import EchoDestination
 from mgw.links.mqtt.preparation import no_echo, step_of
-from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, check_nodes, run_checks, version_of
+from mgw.links.mqtt.probe import check_logs, check_nodes, run_checks, version_of
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
@@ -62,9 +62,8 @@ from mgw.links.nodes import Nodes, nodes_of
 from mgw.links.options import parse
 from mgw.links.place import Place
 from mgw.links.tls import Tls
-from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
+from mgw.transforms.errors import AdminError, ConfigInvalid
 from mgw.transforms.mqtt import Inbound, Outbound
-from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
 
 __all__ = ["SPEC", "MqttLink", "open_link"]
 
@@ -140,63 +139,15 @@ class MqttLink:
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`mgw.links.contract.Link.check_endpoint`."""
-        options = self._options(endpoint)
-        group, topic_filter = split_shared(endpoint.provider_queue)
-        if group is not None:
-            if not group or not topic_filter or "+" in group or "#" in group:
-                raise _refuse(endpoint, "it is not a shared subscription", "write $share/<group>/<topic filter>")
-            if direction is Direction.OUTBOUND:
-                raise _refuse(endpoint, "a shared subscription cannot be written to", "register the topic itself")
-        elif endpoint.domain is Domain.QUEUE and direction is not Direction.OUTBOUND:
-            raise _refuse(
-                endpoint,
-                "a topic delivers every message to every subscriber; only a shared subscription acts as a queue",
-                "register it as $share/<group>/<topic filter>, or with domain TOPIC",
-            )
-        if direction is Direction.OUTBOUND:
-            self._template(endpoint, options)
-            return
-        reason = check_filter(topic_filter)
-        if reason:
-            raise _refuse(endpoint, reason, "correct the topic filter")
-
-    def _options(self, endpoint: Endpoint) -> dict[str, Any]:
-        try:
-            options = parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
-        except ConfigInvalid as error:
-            raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
-        qos = str(options["mqtt_qos"]).strip()
-        if qos == "2":
-            raise _refuse(
-                endpoint,
-                "MQTT_Qos = 2 loses messages when a client dies between its two acknowledgements",
-                "use MQTT_Qos = 1; messages published at QoS 2 arrive all the same",
-            )
-        if qos not in ("0", "1"):
-            raise _refuse(endpoint, f"MQTT_Qos cannot be {qos!r}", "use 1, or 0 to accept at-most-once")
-        options["mqtt_qos"] = int(qos)
-        return options
-
-    def _template(self, endpoint: Endpoint, options: dict[str, Any]) -> TopicTemplate:
-        try:
-            template = TopicTemplate(endpoint.provider_queue)
-        except ValueError as error:
-            raise _refuse(endpoint, f"as destination, {error}", "register the topic to publish to") from error
-        if options["mqtt_topicfrom"] == "HEADER" and template.fixed is None:
-            raise _refuse(
-                endpoint,
-                "MQTT_TopicFrom = HEADER needs a fixed topic; the header may choose one below it",
-                "remove the placeholders, or the option",
-            )
-        return template
+        topics.check(endpoint, direction)
 
     def check_job(self, endpoint: Endpoint, options: Mapping[str, Any], direction: Direction) -> None:
         """See :class:`mgw.links.job_checks.ChecksJobs`."""
-        if self._settings.version >= 5 or self._options(endpoint)["mqtt_envelope"] == "JSON":
+        if self._settings.version >= 5 or topics.options_of(endpoint)["mqtt_envelope"] == "JSON":
             return
         refused = "preservemessageid" if direction is Direction.OUTBOUND else "jms_nolocal"
         if str(options.get(refused, "")).upper() == "TRUE":
-            raise _refuse(
+            raise topics.refusal(
                 endpoint,
                 "MQTT 3.1.1 carries no message ids, which the job option needs "
                 f"({'PreserveMessageID' if refused[0] == 'p' else 'JMS_NoLocal'})",
@@ -224,7 +175,7 @@ class MqttLink:
 
     def source(self, use: JobUse) -> Source:
         """See :meth:`mgw.links.contract.Link.source`."""
-        options = self._options(use.endpoint)
+        options = topics.options_of(use.endpoint)
         rules = Inbound(
             options["mqtt_payloadtype"] == "TEXT",
             options["mqtt_envelope"] == "JSON",
@@ -290,9 +241,9 @@ class MqttLink:
         return problem
 
     def _outbound(self, use: JobUse) -> Outbound:
-        options = self._options(use.endpoint)
+        options = topics.options_of(use.endpoint)
         return Outbound(
-            self._template(use.endpoint, options),
+            topics.template_of(use.endpoint, options),
             version=self._settings.version,
             qos=self._qos(use, options),
             retain=options["mqtt_retain"],
@@ -343,7 +294,7 @@ class MqttLink:
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
         settings = self._settings
-        options = self._options(use.endpoint)
+        options = topics.options_of(use.endpoint)
         outbound = direction is Direction.OUTBOUND
         qos: int = self._qos(use, options) if outbound else options["mqtt_qos"]
         notes: list[str] = []
@@ -355,7 +306,7 @@ class MqttLink:
                 check_publisher(session, settings, qos, options["mqtt_retain"])
                 level, notes = self._outbound_promise(session, use, rules)
             else:
-                self._check_subscriber(session, use.endpoint, qos)
+                check_subscriber(session, self.config.name, use.endpoint, qos)
             if direction is Direction.INBOUND and qos:
                 self._ask_version(session, use.attempt.of(self, Answers))
         finally:
@@ -364,7 +315,15 @@ class MqttLink:
             chosen = "JMS_DeliveryMode" if outbound and options["mqtt_qos"] else "MQTT_Qos"
             return GuaranteeReport(Guarantee.AT_MOST_ONCE, f"QoS 0 was chosen: messages may be lost ({chosen})")
         if direction is Direction.INBOUND:
-            level, notes = self._inbound_promise(use, options)
+            level, notes = inbound_promise(
+                settings,
+                use.endpoint.provider_queue,
+                mosquitto=bool(use.attempt.of(self, Answers).mosquitto),
+                shared=self._shared,
+                declared=self._declared,
+                retained=options["mqtt_retained"] == "deliver",
+                lost=self._knowledge.loss(self._client_id(use, "in")) or "",
+            )
         if settings.version < 5 and options["mqtt_envelope"] != "JSON":
             notes.append("headers, correlation and expiration do not travel (MQTT 3.1.1 without MQTT_Envelope = JSON)")
         return GuaranteeReport(level, "; ".join(notes))
@@ -378,7 +337,7 @@ class MqttLink:
         """
         session = self._probe()
         try:
-            self._check_subscriber(session, endpoint, self._options(endpoint)["mqtt_qos"])
+            check_subscriber(session, self.config.name, endpoint, topics.options_of(endpoint)["mqtt_qos"])
         finally:
             session.wire.close()
         return Existence(
@@ -413,57 +372,6 @@ class MqttLink:
             "messages whose expiration passes while the agent is down may arrive twice",
         ]
 
-    def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
-        """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
-        mosquitto = bool(use.attempt.of(self, Answers).mosquitto)
-        shared = split_shared(use.endpoint.provider_queue)[0] is not None
-        failed = ""
-        if self._settings.several and not self._shared:
-            failed = (
-                "hosts names several nodes, which may keep sessions of their own, and link option MQTT_SharedSessions "
-                "is not TRUE: a message whose acknowledgement was lost is stored again, and messages wait in the "
-                "session at one node while the job is connected to another"
-            )
-        elif not mosquitto and not self._declared:
-            failed = (
-                f"{VERSION_TOPIC} does not name Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
-                f"message whose acknowledgement was lost is stored again"
-            )
-        elif not mosquitto and shared:
-            failed = (
-                "the broker may give a message of a shared subscription to another member after it was delivered to us"
-            )
-        elif self._settings.version < 5 and options["mqtt_retained"] == "deliver":
-            failed = "MQTT 3.1.1 delivers retained messages again at every reconnect (MQTT_Retained = deliver)"
-        level = Guarantee.AT_LEAST_ONCE if failed else Guarantee.EXACT_UNLESS_BROKER_CRASH
-        saving = " (Mosquitto: needs persistence true, saves every autosave_interval)" if mosquitto else ""
-        limit = " (Mosquitto: max_queued_messages, 1000 by default)" if mosquitto else ""
-        notes = [
-            failed or f"a crash of the broker loses what came after it last saved its sessions{saving}",
-            f"above its queue limit{limit} the broker drops messages without notice; published at QoS 0 they may be "
-            "lost",
-        ]
-        lost = self._knowledge.loss(self._client_id(use, "in"))
-        return level, [lost, *notes] if lost else notes
-
-    def _check_subscriber(self, session: Session, endpoint: Endpoint, qos: int) -> None:
-        group, topic_filter = split_shared(endpoint.provider_queue)
-        lacking = ""
-        if group is not None and not session.shared:
-            lacking = "shared subscriptions"
-        elif not session.wildcards and ("+" in topic_filter or "#" in topic_filter):
-            lacking = "wildcards"
-        elif qos > session.maximum_qos:
-            lacking = "QoS 1"
-        if lacking:
-            raise LinkRefused(
-                f"{endpoint.full_name}: {endpoint.provider_queue!r} cannot be subscribed to",
-                link=self.config.name,
-                operation="verify",
-                cause=f"the broker does not support {lacking}",
-                cure="configure the broker to allow it, or register another topic filter",
-            )
-
     def prepare_logs(self, uses: Sequence[tuple[JobUse, Direction]], *, dry_run: bool) -> Sequence[LogStep]:
         """See :class:`mgw.links.log_preparation.PreparesLogs`. Nothing is created; the broker is asked whether it can
         keep the echo of each job that writes."""
@@ -487,9 +395,3 @@ class MqttLink:
             forget(settings, self._client_ids(use), settings.nodes.all)
         elif (echo := self._echo(use, self._outbound(use))) is not None:
             forget(settings, [echo.client_id], settings.nodes.all)
-
-
-def _refuse(endpoint: Endpoint, cause: str, cure: str) -> AdminError:
-    return AdminError(
-        f"foreign queue {endpoint.full_name} ({endpoint.provider_queue!r}) cannot be used", cause=cause, cure=cure
-    )
