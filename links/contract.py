@@ -38,6 +38,7 @@ __all__ = [
     "BATCH_BYTES",
     "EMPTY_BATCH",
     "RESUME",
+    "AnswersSettled",
     "Backlog",
     "Batch",
     "Bounded",
@@ -480,6 +481,20 @@ class Collects(Protocol):
 
         Raises:
             LinkError: the messaging system does not answer or refuses.
+        """
+        ...
+
+
+@runtime_checkable
+class AnswersSettled(Protocol):
+    """A source that can find out whether its system has taken what was settled."""
+
+    def await_settled(self, seconds: float) -> None:
+        """Wait until the system has taken every batch that was settled, for ``seconds`` at most; an interruption does
+        not end the wait. Called by the driving thread when a job ends in good order, before ``close``.
+
+        Raises:
+            LinkError: the connection ended, or the system did not answer.
         """
         ...
 

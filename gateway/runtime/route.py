@@ -463,8 +463,11 @@ class Route:
         self._source.check_stall(backlog)
 
     def drain(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for what is in flight and complete it; start nothing new."""
+        """Wait up to ``seconds`` for what is in flight and complete it, and until the source has taken what was
+        acknowledged; start nothing new."""
+        deadline = self._context.clock.monotonic() + seconds
         self._await_confirmations(seconds, lambda finished: self._settle(finished, 0, Counts()))
+        self._source.await_settled(deadline - self._context.clock.monotonic())
 
     def _await_confirmations(self, seconds: float, settle: Callable[[Sequence[Any]], object]) -> None:
         clock, destination = self._context.clock, self._destination

@@ -132,9 +132,12 @@ class WindowedRoute(Route):
             super().check_stall(backlog)
 
     def drain(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for what is being stored, and settle it; what is read ahead comes again."""
+        """Wait up to ``seconds`` for what is being stored, settle it, and wait until the source has taken that; what is
+        read ahead comes again."""
+        deadline = self._context.clock.monotonic() + seconds
         self._ahead.clear()
         self._go_on(Counts(), seconds)
+        self._source.await_settled(deadline - self._context.clock.monotonic())
 
     def close(self) -> None:
         """Wait for the transaction that is open, if any, and disconnect; what is not settled comes again."""

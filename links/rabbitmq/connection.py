@@ -211,6 +211,20 @@ class Session:
             self.check(operation)
         return interrupted
 
+    def await_answer(self, seconds: float, ready: Callable[[], object], operation: str) -> None:
+        """Move bytes both ways until ``ready()``, for ``seconds`` at most. An interruption does not end the wait: a job
+        may be stopped at any moment, and whether the broker did what it was told has to be known all the same.
+
+        Raises:
+            LinkError: the connection or the channel ended.
+        """
+        if not self._open:
+            raise self._lost(operation)
+        with self._moving():
+            self._pump(seconds, ready, operation, interruptible=False)
+        if self._ended:
+            self.check(operation)
+
     @contextmanager
     def _moving(self) -> Iterator[None]:
         with self._driving:
@@ -234,8 +248,8 @@ class Session:
                 self._driving.release()
         return True
 
-    def _pump(self, wait: float, ready: Callable[[], object], operation: str) -> bool:
-        if self._interrupted:
+    def _pump(self, wait: float, ready: Callable[[], object], operation: str, *, interruptible: bool = True) -> bool:
+        if interruptible and self._interrupted:
             wait = 0.0
         expired: list[bool] = []
         timer = self._loop.call_later(max(0.0, wait), lambda: expired.append(True))
@@ -243,7 +257,7 @@ class Session:
             while True:
                 self._loop.poll()
                 self._loop.process_timeouts()
-                if self._ended or expired or self._interrupted or ready():
+                if self._ended or expired or (interruptible and self._interrupted) or ready():
                     break
         except LinkError:
             raise
@@ -251,6 +265,8 @@ class Session:
             raise self.translate(error, operation) from error
         finally:
             self._loop.remove_timeout(timer)
+        if not interruptible:
+            return False
         interrupted, self._interrupted = self._interrupted, False
         return interrupted
 
@@ -274,11 +290,17 @@ class Session:
             raise self.translate(failure, operation) from failure
 
     @contextmanager
-    def calling(self, operation: str) -> Iterator[None]:
-        """Around calls of pika that wait for an answer: bounds the wait, translates errors."""
+    def calling(self, operation: str, most: float | None = None) -> Iterator[None]:
+        """Around calls of pika that wait for an answer: bounds the wait, translates errors.
+
+        Args:
+            most: seconds that the answer may take where that is less than AMQP_AnswerTimeout.
+        """
         if not self._open:
             raise self._lost(operation)
         seconds = self.settings.answer_timeout
+        if most is not None:
+            seconds = min(seconds, most)
         error = LinkTimeout(
             f"link {self.settings.link}: RabbitMQ at {self.settings.place} did not answer within {seconds:g} s",
             link=self.settings.link,

@@ -161,6 +161,13 @@ class LoggedSource(RabbitSource):
         session.write(b"".join(pieces))
         session.pump(0.0, _at_once, "settle")
 
+    def await_settled(self, seconds: float) -> None:
+        """See :class:`mgw.links.contract.AnswersSettled`."""
+        if self._stream:
+            super().await_settled(seconds)
+        else:
+            self._connected("settle").await_answer(seconds, lambda: self._committing is None, "settle")
+
     def backlog(self) -> Backlog | None:
         """See :meth:`mgw.links.contract.Source.backlog`; the channel answers nothing while it commits."""
         self._await_commit(self._connected("backlog"))
@@ -170,7 +177,7 @@ class LoggedSource(RabbitSource):
         if self._committing is None:
             return
         seconds = self._settings.answer_timeout
-        session.pump(seconds, lambda: self._committing is None, "settle")
+        session.await_answer(seconds, lambda: self._committing is None, "settle")
         if self._committing is not None:
             blocked = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
             session.suspect()

@@ -73,10 +73,12 @@ class RabbitSource(End):
         self._warned = False
         self.silence = _SILENCE  # seconds
         self._heard = 0.0  # when the last message of a stream came, or was asked for
+        self._unproven = False  # something was acknowledged since the broker answered last
 
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`mgw.links.contract.Source.connect`."""
         plan = self._plan
+        self._unproven = False
         session = self._session = self._new_session()
         try:
             if plan.exchange is not None:
@@ -305,6 +307,20 @@ class RabbitSource(End):
         session.check("settle")
         if batch.token is not None:
             session.write_now(ack_frame(session.number, batch.token, multiple=True))
+            self._unproven = True
+
+    def await_settled(self, seconds: float) -> None:
+        """See :class:`mgw.links.contract.AnswersSettled`. An acknowledgement has no answer, but a question behind it
+        has; a stream is read on from its position."""
+        if self._unproven and not self._stream:
+            self._ask(self._connected("settle"), "settle", seconds)
+
+    def _ask(self, session: Session, operation: str, most: float | None = None) -> int:
+        """How many messages wait, asked on the channel of the acknowledgements."""
+        with session.calling(operation, most):
+            answer = session.channel.queue_declare(self._plan.queue, passive=True)
+        self._unproven = False
+        return int(answer.method.message_count)
 
     def backlog(self) -> Backlog | None:
         """See :meth:`links.contract.Source.backlog`; streams cannot tell, so their silence is looked into instead."""
@@ -312,9 +328,8 @@ class RabbitSource(End):
         if self._stream:
             self._check_silence(session)
             return None
-        with session.calling("backlog"):
-            answer = session.channel.queue_declare(self._plan.queue, passive=True)
-        return Backlog(answer.method.message_count + len(session.scanner.deliveries))
+        waiting = self._ask(session, "backlog")
+        return Backlog(waiting + len(session.scanner.deliveries))
 
     def _check_silence(self, session: Session) -> None:
         """After a minute without a message: ask the stream, on another channel, for the one after the last.

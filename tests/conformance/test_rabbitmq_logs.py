@@ -13,7 +13,18 @@ import pika
 import pytest
 
 from mgw.links.attempt import Attempt
-from mgw.links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
+from mgw.links.contract import (
+    RESUME,
+    AnswersSettled,
+    Batch,
+    Destination,
+    Direction,
+    Endpoint,
+    Guarantee,
+    JobUse,
+    Recovered,
+    Source,
+)
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.link import RabbitLink
 from mgw.links.rabbitmq.log_queue import LogQueue, Record
@@ -24,6 +35,7 @@ from mgw.transforms.message import Message
 from tests.conformance.link_suite import body_bytes, unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
+from tests.support.proxy import TcpProxy
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
 
@@ -203,6 +215,55 @@ def test_record_is_whole_for_a_job_while_the_logs_are_cleaned(bench: Bench) -> N
         done.set()
         cleaner.join()
         session.close()
+
+
+def test_an_interruption_does_not_end_the_wait_for_a_commit(bench: Bench) -> None:
+    """A job is interrupted when it is stopped. What the hub has stored is acknowledged all the same."""
+    queue = bench.template.queue()
+    use, hub = bench.use(queue), Hub()
+    bench.fill(queue, b"1", b"2")
+    server = bench.template.server
+    with TcpProxy(server.host, server.port) as proxy:
+        link = bench.template.link(attributes={"hostname": proxy.host, "port": proxy.port}, **LOGS)
+        with connected(link.source(use), hub) as source:
+            first, second = source.read(1, 5.0), source.read(1, 5.0)
+            hub.store(first)
+            proxy.stall(requests=False)
+            source.settle(first)
+            hub.store(second)
+            answers = threading.Timer(0.2, proxy.resume)
+            answers.start()
+            source.interrupt()
+            source.settle(second)  # waits for the first commit
+            answers.join()
+    assert hub.rows == [b"1", b"2"]
+    eventually(lambda: bench.record(use, "acks")["sequence"] == 2, what="the record of the second batch")
+    assert bench.count(queue) == 0
+
+
+@pytest.mark.parametrize("logs", [True, False], ids=["log-queue", "plain"])
+def test_what_was_settled_is_at_the_broker_before_the_source_is_closed(bench: Bench, logs: bool) -> None:
+    """The broker may take longer than the connection waits for its goodbye."""
+    queue = bench.template.queue()
+    use, hub = bench.use(queue, logs=logs), Hub()
+    bench.fill(queue, b"1")
+    server = bench.template.server
+    with TcpProxy(server.host, server.port) as proxy:
+        link = bench.template.link(attributes={"hostname": proxy.host, "port": proxy.port}, **(LOGS if logs else {}))
+        with connected(link.source(use), hub) as source:
+            assert isinstance(source, AnswersSettled)
+            batch = source.read(1, 5.0)
+            hub.store(batch)
+            proxy.stall()
+            source.settle(batch)
+            flows = threading.Timer(0.2, proxy.resume)
+            flows.start()
+            source.interrupt()
+            source.await_settled(30.0)
+            flows.join()
+            proxy.cut()
+    eventually(lambda: bench.count(queue) == 0, what="an empty queue")
+    bench.channel.queue_delete(queue, if_empty=True)
 
 
 def test_hub_restored_from_a_backup_is_noticed(bench: Bench) -> None:

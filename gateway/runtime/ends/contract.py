@@ -151,6 +151,9 @@ class SourceEnd:
     def settle(self, finished: Sequence[Any]) -> None:
         """The transaction is committed: acknowledge."""
 
+    def await_settled(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until the source has taken what was acknowledged; never raises."""
+
     def refuse(self, refusal: RefusedByHub) -> None:
         """Leave a message out that the hub refused; it goes to the exception queue.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -27,10 +28,10 @@ from mgw.gateway.runtime.sizing import weight_of
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.gaps import names_of_gaps
 from mgw.gateway.state.run_state import Counts, JobRow
-from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
+from mgw.links.contract import RESUME, AnswersSettled, Backlog, Batch, Delivery, Mark, Source
 from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
-from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
+from mgw.transforms.errors import ConversionFailure, LinkError, LinkTimeout, unforeseen
 from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.convert import Fit
@@ -332,6 +333,12 @@ class LinkSource(SourceEnd):
             self._note(received.batch)
             trace_settled(self._context.job.name)
             self._last_read = self._context.clock.monotonic()
+
+    def await_settled(self, seconds: float) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.await_settled`; what it has not comes again."""
+        if seconds > 0 and isinstance(self.link, AnswersSettled):
+            with suppress(LinkError):
+                self.link.await_settled(seconds)
 
     def _note(self, batch: Batch) -> None:
         if batch.deliveries:
