@@ -72,6 +72,19 @@ def test_job_with_force(held: Mgw) -> None:
     assert held.ok("jobs", "remove", "out", "--force").endswith(" old: deleted with it\n")
 
 
+def test_job_and_subscriber_whose_messages_are_dropped(held: Mgw) -> None:
+    for words in (("--drop-messages", "--force"), ("--drop-messages", "--move-to", "SAFE")):
+        assert "give only one of" in held("jobs", "remove", "out", *words).err
+    done = held.ok("jobs", "remove", "out", "--drop-messages")
+    assert done.startswith("job out removed; 3 messages, the oldest is ")
+    assert done.endswith(" old: deleted with it\n")
+    ends = ("--type", "outbound", "--source", "MANY", "--destination", "far@mem")
+    held.ok("subscribers", "create", "half", *ends)
+    held.ok("aq", "enqueue", "MANY", "x")
+    assert "holds 1 message" in refused(held, "subscribers", "remove", "half")
+    assert held.ok("subscribers", "remove", "half", "--drop-messages").endswith(" old: deleted with it\n")
+
+
 def test_subscriber(held: Mgw) -> None:
     assert "3 messages, the oldest is " in refused(held, "aq", "subscribers", "remove", "MANY", "me")
     held.ok("aq", "subscribers", "remove", "MANY", "you")
