@@ -119,13 +119,16 @@ class SubscriberProcedures(JobProcedures):
             return self._alter(conn, old, texts(rule, transformation, exception_queue), options)
 
     def reset_subscriber(self, subscriber_id: str) -> None:
-        """No failures, tried again at once. A job that is connected drains and reconnects.
+        """No failures, tried again at once. A job that is connected drains and reconnects. A subscription that is gone
+        with its queue is made again.
 
         Raises:
             AdminError: ORA-32812 unknown; ORA-32822 marked for removal; ORA-32856 it belongs to a job of the new style.
         """
         with self.change(_KIND, subscriber_id, "reset", deed=True) as conn:
-            catalog.reset_job(conn, self._usable_subscriber(conn, subscriber_id).id)
+            job = self._usable_subscriber(conn, subscriber_id)
+            if not self._subscribed_again(conn, job):
+                catalog.reset_job(conn, job.id)
 
     def remove_subscriber(
         self,
