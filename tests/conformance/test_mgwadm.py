@@ -272,7 +272,9 @@ class TestJobs:
             call("reset_job", job_name="OUT"),
             call("enable_job", job_name="out"),
             call("alter_job", job_name="out", comments="c"),
-            call("set_option", target_type="JOB_OPTION", target_name="out", option_name="MsgBatchSize", option_value="7"),
+            call(
+                "set_option", target_type="JOB_OPTION", target_name="out", option_name="MsgBatchSize", option_value="7"
+            ),
             call("reset_subscriber", subscriber_id="HALF"),
             call("alter_subscriber", subscriber_id="half", options={"MsgBatchSize": 9}),
         ):
