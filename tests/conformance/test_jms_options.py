@@ -110,7 +110,7 @@ def test_a_job_that_must_not_lose_messages_is_not_altered_to_lose_some(gateway: 
         lambda: admin.set_option("JOB_OPTION", "out", "JMS_DeliveryMode", "NON_PERSISTENT"),
         lambda: admin.alter_job("out", options=loses, require_guarantee="at-least-once"),
     ):
-        with pytest.raises(AdminError, match="job out cannot promise at-least-once.*at-most-once"):
+        with pytest.raises(AdminError, match=r"job out cannot promise at-least-once.*at-most-once"):
             refused()
     job = admin.get_job("out")
     assert job is not None

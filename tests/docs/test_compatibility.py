@@ -14,8 +14,8 @@ from mgw.gateway.config.guide.numbers import ENGINE
 from mgw.gateway.config.guide.procedures import MGWADM
 from mgw.gateway.config.guide.views import VIEWS
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
-from mgw.gateway.state.views import COLUMNS
 from mgw.gateway.state.mgwadm.procedures import PROCEDURES as SQL_FUNCTIONS
+from mgw.gateway.state.views import COLUMNS
 from tests.cli.conftest import ROOT
 
 PROCEDURES = (*MGWADM, *older.SUBSCRIBERS, *older.HQADM)
@@ -100,7 +100,7 @@ def test_a_parameter_has_an_option_or_says_why_not(procedure: Procedure) -> None
     assert {f"--{name.replace('_', '-')}" for name in options} <= ours.places(procedure.command)
 
 
-@pytest.mark.parametrize("procedure", (*MGWADM, *older.SUBSCRIBERS), ids=lambda each: each.name)
+@pytest.mark.parametrize("procedure", [*MGWADM, *older.SUBSCRIBERS], ids=lambda each: each.name)
 def test_a_parameter_is_in_sql_or_the_row_says_why_not(procedure: Procedure) -> None:
     signature = ours.method(procedure.python)
     assert signature is not None

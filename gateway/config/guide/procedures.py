@@ -64,8 +64,8 @@ MGWADM = (
         "CREATE_AGENT",
         "create_agent",
         "agents create",
-        "No scheduler job class: `mgw run --agent NAME` is the process. Options may be given with it; in SQL they are set "
-        "with `mgwadm.set_option`.",
+        "No scheduler job class: `mgw run --agent NAME` is the process. Options may be given with it; in SQL they are "
+        "set with `mgwadm.set_option`.",
         parameters=(_AGENT, *_AGENT_SETTINGS),
     ),
     Procedure(

@@ -101,7 +101,8 @@ _JOBS = (
         "reset_job",
         Role.OPERATOR,
         "Jobs",
-        "Makes a job READY without failures; it is tried again at once. A subscription that is gone with its queue is made again.",
+        "Makes a job READY without failures; it is tried again at once. A subscription that is gone with its queue is "
+        "made again.",
         (_JOB_NAME,),
     ),
 )
