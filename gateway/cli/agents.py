@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,17 @@ from mgw.gateway.cli.common import (
 )
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
-from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs, secret
+from mgw.gateway.cli.words import (
+    REMOVES,
+    AgentName,
+    Json,
+    Options,
+    PasswordFile,
+    described,
+    pairs,
+    secret,
+    typed_password,
+)
 from mgw.gateway.services.attributes import AGENT_ATTRIBUTES
 
 __all__ = ["app"]
@@ -32,6 +42,24 @@ EncryptedOptions = Annotated[
         metavar="NAME=FILE",
         help="Store an option encrypted. Its value is read from FILE, never from the command line; --option NAME= "
         "removes it.",
+    ),
+]
+
+NewPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="File whose first line is the password of --username, or of the stored user name; - for standard input. "
+        "[default: the stored one]",
+    ),
+]
+FirstPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="File whose first line is the password of --username; - for standard input. [default: asks]",
     ),
 ]
 
@@ -67,6 +95,11 @@ def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="AGENT")],
     *,
+    username: Annotated[str | None, described(AGENT_ATTRIBUTES["username"])] = None,
+    password_file: FirstPasswordFile = None,
+    database: Annotated[str | None, described(AGENT_ATTRIBUTES["database"])] = None,
+    conntype: Annotated[str, described(AGENT_ATTRIBUTES["conntype"])] = "JDBC_OCI",
+    service: Annotated[str | None, described(AGENT_ATTRIBUTES["service"])] = None,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
     initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"])] = None,
@@ -76,9 +109,15 @@ def create(
 ) -> None:
     """Define an agent; 'mgw run --agent AGENT' runs it."""
     options, encrypted = pairs(option, "--option"), _from_files(encrypted_option)
+    password = typed_password(password_file) if username or password_file is not None else None
     with admin(ctx) as procedures:
         procedures.create_agent(
             name,
+            username or None,
+            password,
+            database or None,
+            conntype,
+            service=service or None,
             max_threads=max_threads,
             max_memory=max_memory,
             initfile=initfile or None,
@@ -94,6 +133,11 @@ def alter(
     ctx: typer.Context,
     name: AgentName = "DEFAULT_AGENT",
     *,
+    username: Annotated[str | None, described(AGENT_ATTRIBUTES["username"])] = None,
+    password_file: NewPasswordFile = None,
+    database: Annotated[str | None, described(AGENT_ATTRIBUTES["database"], more=REMOVES)] = None,
+    conntype: Annotated[str | None, described(AGENT_ATTRIBUTES["conntype"])] = None,
+    service: Annotated[str | None, described(AGENT_ATTRIBUTES["service"], more=REMOVES)] = None,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
     initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"], more=REMOVES)] = None,
@@ -101,23 +145,59 @@ def alter(
     option: Options = None,
     encrypted_option: EncryptedOptions = None,
 ) -> None:
-    """Change an agent; takes effect at its next start."""
+    """Change an agent; takes effect at its next start. Its login is removed with 'mgw agents remove-login'."""
     from mgw.gateway.services.admin import NO_CHANGE
     from mgw.gateway.services.lookup import agent
 
     options, encrypted = pairs(option, "--option"), _from_files(encrypted_option)
+    password = NO_CHANGE if password_file is None else typed_password(password_file)
     with admin(ctx) as procedures:
         name = agent(procedures, name).name
         procedures.alter_agent(
             name,
+            _text(username),
+            password,
+            _text(database),
+            NO_CHANGE if conntype is None else conntype,
+            service=_text(service),
             max_threads=max_threads,
             max_memory=max_memory,
-            initfile=NO_CHANGE if initfile is None else initfile or None,
-            comment=NO_CHANGE if comment is None else comment or None,
+            initfile=_text(initfile),
+            comment=_text(comment),
             options=options,
             encrypted_options=encrypted,
         )
     say(f"agent {name} altered")
+
+
+@app.command("db-connect-info")
+def db_connect_info(
+    ctx: typer.Context,
+    username: Annotated[str, typer.Argument(metavar="USERNAME", help="Database user.")],
+    *,
+    password_file: PasswordFile = None,
+    database: Annotated[
+        str | None, described(AGENT_ATTRIBUTES["database"], more="Left out, the stored one is removed.")
+    ] = None,
+) -> None:
+    """Set the login of DEFAULT_AGENT, which has no effect (DB_CONNECT_INFO, deprecated: 'mgw agents alter' does it for
+    any agent).
+    """
+    password = typed_password(password_file)
+    with admin(ctx) as procedures:
+        procedures.db_connect_info(username, password, database or None)
+    say("agent DEFAULT_AGENT altered")
+
+
+@app.command("remove-login")
+def remove_login(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
+    """Remove user name, password and database of an agent, which have no effect."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.remove_agent_login(name)
+    say(f"login of agent {name} removed")
 
 
 @app.command("startup")
@@ -219,6 +299,13 @@ def remove(ctx: typer.Context, name: AgentName) -> None:
         name = agent(procedures, name).name
         procedures.remove_agent(name)
     say(f"agent {name} removed")
+
+
+def _text(value: str | None) -> Any:
+    """A text as a procedure that alters takes it: what is left out keeps its value, an empty one removes it."""
+    from mgw.gateway.services.admin import NO_CHANGE
+
+    return NO_CHANGE if value is None else value or None
 
 
 def _from_files(words: list[str] | None) -> dict[str, str]:

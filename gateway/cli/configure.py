@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigDir", "EnvFiles", "Overrides", "follow", "gathered", "print_actions", "print_done", "register"]
 
-Files = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="Configuration files; several are merged. - is standard input."),
+]
 ConfigDir = Annotated[
     Path | None,
     typer.Option("--config-dir", metavar="DIR", help="Folder; every *.yaml in it is read, in the order of the names."),
@@ -79,7 +82,7 @@ def lint(
     env_file: EnvFiles = None,
 ) -> None:
     """Check configuration files without touching a hub or a broker. Exit 78 when there is an error."""
-    from mgw.gateway.services.configuration import errors
+    from mgw.gateway.services.configuration import errors, shown_file
     from mgw.gateway.services.configuration import lint as find
 
     files = _needed(gathered(files, config_dir, settings, env_file))
@@ -90,7 +93,7 @@ def lint(
         for finding in findings:
             say(str(finding))
         if not findings:
-            say(f"{', '.join(map(str, files))}: no problems found")
+            say(f"{', '.join(map(shown_file, files))}: no problems found")
     if errors(findings) or (strict and findings):
         raise typer.Exit(EXIT_CONFIG)
 
@@ -154,7 +157,7 @@ def apply(
     if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=create_hub) as hub:
-        name = ", ".join(map(str, files))
+        name = ", ".join(map(configuration.shown_file, files))
         steps = configuration.apply(hub, document, prune=prune, force=force, name=name)
         complete = print_done(steps, configuration.prepare(hub, document))
     if not complete:
@@ -168,15 +171,18 @@ def export(
     """Print what the hub holds as a configuration file; applying it to this hub changes nothing.
 
     Each secret is a variable that may be empty: this hub then keeps the stored secret; another hub needs the variable.
+    A job whose queue was dropped is written as a comment, with a warning.
     """
-    from mgw.gateway.services.configuration import export_text, write_export
+    from mgw.gateway.services.configuration import exported, write_export
 
     with open_hub(hub_url(ctx)) as hub:
-        text = export_text(hub)
+        found = exported(hub)
+    for line in found.left_out:
+        sys.stderr.write(f"mgw: warning: {line}\n")
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(found.text)
     else:
-        write_export(text, output)
+        write_export(found.text, output)
 
 
 def schema(

@@ -21,7 +21,18 @@ from mgw.gateway.cli.common import (
 from mgw.gateway.cli.history import history
 from mgw.gateway.cli.jsonform import job as job_form
 from mgw.gateway.cli.watch import print_jobs
-from mgw.gateway.cli.words import REMOVES, Force, JobName, Json, MoveTo, Options, described, pairs, what_became
+from mgw.gateway.cli.words import (
+    REMOVES,
+    DropMessages,
+    Force,
+    JobName,
+    Json,
+    MoveTo,
+    Options,
+    described,
+    pairs,
+    what_became,
+)
 from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["app"]
@@ -241,16 +252,23 @@ def alter(
 
 
 @app.command("remove")
-def remove(ctx: typer.Context, name: JobName, force: Force = False, move_to: MoveTo = None) -> None:
-    """Remove a job and its subscription. If messages wait for it, give --force or --move-to."""
+def remove(
+    ctx: typer.Context,
+    name: JobName,
+    *,
+    force: Force = False,
+    move_to: MoveTo = None,
+    drop_messages: DropMessages = False,
+) -> None:
+    """Remove a job and its subscription. If messages wait for it, give --move-to, --drop-messages or --force."""
     from mgw.gateway.services.lookup import job, queue
 
-    if force and move_to is not None:
-        fail("give either --force or --move-to", EXIT_USAGE)
+    if force + drop_messages + (move_to is not None) > 1:
+        fail("give only one of --move-to, --drop-messages, --force", EXIT_USAGE)
     with admin(ctx) as procedures:
         name = job(procedures, name).name
         target = None if move_to is None else queue(procedures.hub, move_to)
         held = procedures.held_for_job(name)
-        gone = procedures.remove_job(name, force=force, move_to=target)
-        told = what_became(held, force=force, moved_to=target, now=procedures.clock.now())
+        gone = procedures.remove_job(name, force=force, move_to=target, drop_messages=drop_messages)
+        told = what_became(held, force=force or drop_messages, moved_to=target, now=procedures.clock.now())
     say(f"job {name} " + ("removed" if gone else "is marked for removal; its agent finishes it") + told)

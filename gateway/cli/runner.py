@@ -80,10 +80,13 @@ def run(
     An object of a file that is refused is named and stays as it is in the hub; all others are applied.
     """
     from mgw.gateway.services import daemon
+    from mgw.gateway.services.configuration import STANDARD_INPUT
 
     if not daemon.end_with_parent(os.environ):
         raise typer.Exit(0)
     files = gathered(files, config_dir, settings, env_file)
+    if any(str(file) == STANDARD_INPUT for file in files):
+        fail("mgw run reads its files again while it runs; name a file in place of standard input", EXIT_USAGE)
     form = log_format or daemon.log_format_of(files)
     names = list(dict.fromkeys(agent or ["DEFAULT_AGENT"]))
     first = "DEFAULT_AGENT" if names[0] == "all" else names[0]

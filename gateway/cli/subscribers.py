@@ -8,7 +8,7 @@ import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, admin, completer, fail, print_json, print_table, say
 from mgw.gateway.cli.jsonform import record
-from mgw.gateway.cli.words import REMOVES, Force, Json, MoveTo, Options, described, pairs, what_became
+from mgw.gateway.cli.words import REMOVES, DropMessages, Force, Json, MoveTo, Options, described, pairs, what_became
 from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["OLD_STYLE_TYPE", "app"]
@@ -127,19 +127,26 @@ def reset(ctx: typer.Context, name: SubscriberName) -> None:
 
 
 @app.command("remove")
-def remove(ctx: typer.Context, name: SubscriberName, force: Force = False, move_to: MoveTo = None) -> None:
-    """Remove a subscriber and its subscription; its schedule stays. If messages wait for it, give --force or
-    --move-to.
+def remove(
+    ctx: typer.Context,
+    name: SubscriberName,
+    *,
+    force: Force = False,
+    move_to: MoveTo = None,
+    drop_messages: DropMessages = False,
+) -> None:
+    """Remove a subscriber and its subscription; its schedule stays. If messages wait for it, give
+    --move-to, --drop-messages or --force.
     """
     from mgw.gateway.services.lookup import queue
     from mgw.gateway.services.old_style import subscriber
 
-    if force and move_to is not None:
-        fail("give either --force or --move-to", EXIT_USAGE)
+    if force + drop_messages + (move_to is not None) > 1:
+        fail("give only one of --move-to, --drop-messages, --force", EXIT_USAGE)
     with admin(ctx) as procedures:
         name = subscriber(procedures, name)
         target = None if move_to is None else queue(procedures.hub, move_to)
         held = procedures.held_for_job(name)
-        gone = procedures.remove_subscriber(name, force=force, move_to=target)
-        told = what_became(held, force=force, moved_to=target, now=procedures.clock.now())
+        gone = procedures.remove_subscriber(name, force=force, move_to=target, drop_messages=drop_messages)
+        told = what_became(held, force=force or drop_messages, moved_to=target, now=procedures.clock.now())
     say(f"subscriber {name} " + ("removed" if gone else "is marked for removal; its agent finishes it") + told)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say, who
 from mgw.gateway.cli.jsonform import moment, second
-from mgw.gateway.cli.words import Json
+from mgw.gateway.cli.words import Json, PasswordFile, typed_password
 
 __all__ = ["app"]
 
@@ -22,23 +20,6 @@ app = typer.Typer(
 
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="Name, in whatever letter case.")]
 RoleWord = Literal["viewer", "operator", "administrator"]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="File whose first line is the password; - for standard input. [default: asks]"),
-]
-
-
-def _password(file: Path | None) -> str:
-    """The password that a file holds, or that somebody types twice."""
-    if file is None:
-        if not sys.stdin.isatty():
-            fail("nobody can be asked for a password; give --password-file FILE, or - for standard input", EXIT_USAGE)
-        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
-    try:
-        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read; cause: {error}; cure: name a file with the password in its first line")
-    return text.split("\n", 1)[0].removesuffix("\r")
 
 
 @app.command("list")
@@ -80,7 +61,7 @@ def users_add(
 
     if no_password and password_file is not None:
         fail("give --password-file or --no-password, not both", EXIT_USAGE)
-    password = None if no_password else _password(password_file)
+    password = None if no_password else typed_password(password_file)
     with open_hub(hub_url(ctx)) as hub:
         Users(hub).add(name, Role(role.upper()), password, by=who())
     say(f"user {name} created: {role}")
@@ -99,7 +80,7 @@ def users_password(
 
     if no_password and password_file is not None:
         fail("give --password-file or --no-password, not both", EXIT_USAGE)
-    password = None if no_password else _password(password_file)
+    password = None if no_password else typed_password(password_file)
     with open_hub(hub_url(ctx)) as hub:
         found = Users(hub).set_password(name, password, by=who())
     say(f"user {found} has {'no password any more' if no_password else 'another password'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,12 +23,14 @@ __all__ = [
     "TIMES",
     "AgentName",
     "DropForce",
+    "DropMessages",
     "Force",
     "JobName",
     "Json",
     "LinkName",
     "MoveTo",
     "Options",
+    "PasswordFile",
     "QueueName",
     "Settings",
     "TransformationName",
@@ -36,6 +39,7 @@ __all__ = [
     "epoch",
     "pairs",
     "secret",
+    "typed_password",
     "what_became",
 ]
 
@@ -45,6 +49,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Remove at once, with its messages in the hub; leave what is in the foreign system."),
+]
+DropMessages = Annotated[
+    bool,
+    typer.Option(
+        "--drop-messages", help="Delete the messages that wait for it, those in the foreign system's subscription, too."
+    ),
 ]
 MoveTo = Annotated[
     str | None,
@@ -61,6 +71,10 @@ Settings = Annotated[
 ]
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Change an option; NAME= removes it.")
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="File whose first line is the password; - for standard input. [default: asks]"),
 ]
 AgentName = Annotated[str, typer.Argument(metavar="AGENT", autocompletion=completer("agents"))]
 LinkName = Annotated[str, typer.Argument(metavar="LINK", autocompletion=completer("links"))]
@@ -105,6 +119,19 @@ def secret(path: Path) -> str:
         fail(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}; check path and permissions"
         )
+
+
+def typed_password(file: Path | None) -> str:
+    """The password in the first line of a file, or that somebody types twice; ends the command where there is none."""
+    if file is None:
+        if not sys.stdin.isatty():
+            fail("nobody can be asked for a password; give --password-file FILE, or - for standard input", EXIT_USAGE)
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{file} cannot be read; cause: {error}; cure: name a file with the password in its first line")
+    return text.split("\n", 1)[0].removesuffix("\r")
 
 
 def epoch(text: str | None, option: str) -> float | None:

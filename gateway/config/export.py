@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import string
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -13,7 +15,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from mgw.gateway.aq import MAX_PAYLOAD, Hub
 from mgw.gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
 from mgw.gateway.config.fields import Strict
-from mgw.gateway.config.forms import spec_of
+from mgw.gateway.config.forms import hub_name, spec_of
 from mgw.gateway.config.models import (
     SECTIONS,
     AgentModel,
@@ -31,7 +33,7 @@ from mgw.links.options import parse
 from mgw.transforms.errors import GatewayError
 from mgw.transforms.steps.registry import BUILTIN_MODULE
 
-__all__ = ["document_text", "export_text", "object_values", "shown_text"]
+__all__ = ["Exported", "document_text", "export_text", "exported", "object_values", "shown_text"]
 
 #: What a hub gives a queue when the file does not say it (``mgw.gateway.aq.admin``); not worth a line.
 _UNSAID = {
@@ -62,6 +64,20 @@ _ABOUT_MODULES = """\
 Transformations call functions of modules that another hub's gateway must be allowed to import, if you trust them:
 settings: {{transform_modules: [{}]}}
 """
+_ABOUT_LEFT_OUT = "Applied with --prune, this file removes what is left out. As the hub has it:"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a hub holds, as a file.
+
+    Attributes:
+        text: YAML that ``mgw lint`` accepts.
+        left_out: a line for each job that is not in it but as a comment: what it lacks, and what to do.
+    """
+
+    text: str
+    left_out: tuple[str, ...]
 
 
 def export_text(hub: Hub, *, abroad: bool = False) -> str:
@@ -71,7 +87,38 @@ def export_text(hub: Hub, *, abroad: bool = False) -> str:
         abroad: it goes to another machine: of links whose client is not installed here, nobody knows what is secret, so
             their attributes are left out.
     """
-    return shown_text(read_running(hub), abroad=abroad)
+    return exported(hub, abroad=abroad).text
+
+
+def exported(hub: Hub, *, abroad: bool = False) -> Exported:
+    """As :func:`export_text`. A job whose queue was dropped under it, which no file may name, is a comment."""
+    document = read_running(hub)
+    lacking = {name: gone for name, job in document.jobs.items() if (gone := _dropped(document, job))}
+    if not lacking:
+        return Exported(shown_text(document, abroad=abroad), ())
+    jobs = {name: job for name, job in document.jobs.items() if name not in lacking}
+    text = shown_text(document.model_copy(update={"jobs": jobs}), abroad=abroad)
+    left_out = tuple(_told(name, gone) for name, gone in sorted(lacking.items()))
+    others = {name: document.jobs[name] for name in lacking}
+    whole = document_text(Document().model_copy(update={"jobs": others})).removeprefix("version: 1\n")
+    comment = "".join(f"# {line}\n" for line in (*left_out, _ABOUT_LEFT_OUT, *whole.splitlines()))
+    return Exported(f"{text}{comment}", left_out)
+
+
+def _dropped(document: Document, job: JobModel) -> list[str]:
+    """The queues of the hub that a job names and that are not there any more."""
+    known = {hub_name(name) for name in document.queues}
+    named = dict.fromkeys((job.source, job.destination, job.exception_queue))
+    return [name for name in named if name is not None and "@" not in name and hub_name(name) not in known]
+
+
+def _told(name: str, gone: Sequence[str]) -> str:
+    queues, were, them = ("queue", "was", "it") if len(gone) == 1 else ("queues", "were", "them")
+    again = ", ".join(f"mgw aq create {each} --table TABLE" for each in gone)
+    return (
+        f"job {name} is left out: it needs {queues} {', '.join(gone)}, which {were} dropped since the job was made; "
+        f"create {them} first ({again}) and export again, or remove the job (mgw jobs remove {name})"
+    )
 
 
 def shown_text(document: Document, *, abroad: bool = False) -> str:

@@ -7,6 +7,7 @@ but whose ``NAME_FILE`` is takes the contents of that file, and a key ``password
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,17 @@ from mgw.gateway.config.findings import Finding, Mark, Path
 from mgw.gateway.config.nodes import Nodes, Unreadable, compose
 from mgw.gateway.config.overrides import place_of
 
-__all__ = ["OVERRIDES", "Source", "configured_hub", "load", "load_text", "no_file", "read_secret"]
+__all__ = [
+    "OVERRIDES",
+    "STANDARD_INPUT",
+    "Source",
+    "configured_hub",
+    "load",
+    "load_text",
+    "no_file",
+    "read_secret",
+    "shown_file",
+]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{[^}]*\}?")
 #: YAML forbids ``{ } , :`` and ``#`` in many places where people write variables; while the file is parsed they are
@@ -33,6 +44,10 @@ _TESTS = re.compile(r"^[\"']?tests[\"']?\s*:", re.MULTILINE)
 _CHECK_PATH = "check path and permissions"
 #: What stands for a value that is not there where the values of connections do not matter: a name, a number, a secret.
 _STAND_IN = "1"
+#: The file of that name is standard input.
+STANDARD_INPUT = "-"
+#: Folders whose entries are files that the process has open, such as ``/dev/stdin``.
+_OPEN_FILES = frozenset(map(FilePath, ("/dev", "/dev/fd", "/proc/self/fd")))
 _MAX_FILE = 4 * 1024 * 1024  # bytes; a configuration is never near it, a mistaken path may be
 
 
@@ -86,7 +101,7 @@ def load(paths: Sequence[str | FilePath], environ: Mapping[str, str], *, lenient
     """
     source = Source(environ=environ, lenient=lenient)
     for path in _files(source, paths):
-        source.files.append(str(path))
+        source.files.append(shown_file(path))
         _Reader(source, path, environ).read()
     for line in environ.get(OVERRIDES, "").splitlines():
         _override(source, line, environ)
@@ -107,7 +122,7 @@ def load_text(text: str, origin: str, environ: Mapping[str, str] | None = None) 
 def _files(source: Source, paths: Sequence[str | FilePath]) -> Iterator[FilePath]:
     """The files; a folder stands for those in it whose name ends in .yaml, by name, without tests of mappings."""
     for path in map(FilePath, paths):
-        if not path.is_dir():
+        if _is_standard_input(path) or not path.is_dir():
             yield path
             continue
         found = sorted(each for each in path.glob("*.yaml") if each.is_file() and not _holds_tests(each))
@@ -115,6 +130,34 @@ def _files(source: Source, paths: Sequence[str | FilePath]) -> Iterator[FilePath
             mark = Mark(str(path))
             source.error("missing-file", (), "the folder holds no *.yaml", "name another folder", mark=mark)
         yield from found
+
+
+def shown_file(path: FilePath) -> str:
+    """A file as people are told of it."""
+    return "standard input" if _is_standard_input(path) else str(path)
+
+
+def _is_standard_input(path: FilePath) -> bool:
+    return str(path) == STANDARD_INPUT
+
+
+def _contents(path: FilePath) -> bytes:
+    """What is in a file, one byte more than it may have at most.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if _is_standard_input(path) or (path.exists() and not path.is_file()):
+        return _read_once(str(path))
+    with path.open("rb") as file:
+        return file.read(_MAX_FILE + 1)
+
+
+@functools.cache
+def _read_once(path: str) -> bytes:
+    """The same of standard input or a pipe, which can be read once: a command reads its files several times."""
+    with open(0, "rb", closefd=False) if path == STANDARD_INPUT else open(path, "rb") as file:
+        return file.read(_MAX_FILE + 1)
 
 
 def _holds_tests(path: FilePath) -> bool:
@@ -206,7 +249,8 @@ class _Reader:
         self._source = source
         self._path = path
         self._environ = environ
-        self._nodes = Nodes(str(path))
+        self._name = shown_file(path)
+        self._nodes = Nodes(self._name)
         self._hidden = False
 
     def read(self, given: str | None = None) -> None:
@@ -216,10 +260,10 @@ class _Reader:
             text = self._text() if given is None else given
             hidden = _hide(text)
             self._hidden = hidden is not text
-            root = compose(hidden, str(self._path))
+            root = compose(hidden, self._name)
             if root is None:
                 message = "the file is empty"
-                raise Unreadable("bad-yaml", Mark(str(self._path)), message, "start with 'version: 1' and sections")
+                raise Unreadable("bad-yaml", Mark(self._name), message, "start with 'version: 1' and sections")
             if not isinstance(root, MappingNode):
                 message = "the file does not contain a mapping"
                 raise Unreadable("bad-yaml", self._nodes.mark(root), message, "start with 'version: 1' and sections")
@@ -233,18 +277,24 @@ class _Reader:
         hidden = _hide(text)
         self._hidden = hidden is not text
         try:
-            node = compose(hidden, str(self._path))
+            node = compose(hidden, self._name)
             return None if node is None else self._plain(path, node)
         except Unreadable as problem:
             self._source.error(problem.name, path, self._show(problem.message), problem.cure, mark=problem.mark)
             return None
 
+    @property
+    def _folder(self) -> FilePath:
+        """What paths in the file are relative to: its folder; of standard input, the folder of the process."""
+        return FilePath() if self._path.parent in _OPEN_FILES else self._path.parent
+
     def _text(self) -> str:
-        file = Mark(str(self._path))
+        file = Mark(self._name)
         try:
-            if self._path.stat().st_size > _MAX_FILE:
+            given = _contents(self._path)
+            if len(given) > _MAX_FILE:
                 raise Unreadable("bad-yaml", file, f"larger than {_MAX_FILE} bytes", "give another file")
-            return self._path.read_text("utf-8")
+            return given.decode("utf-8")
         except UnicodeDecodeError as error:
             message = f"not UTF-8 at byte {error.start}"
             raise Unreadable("bad-yaml", file, message, "save the file as UTF-8") from error
@@ -364,9 +414,9 @@ class _Reader:
     def _from_file(self, path: Path, file: FilePath, origin: str) -> str:
         if self._source.remote:
             return no_file(self._source, path)
-        self._source.secret_files.add((self._path.parent / file).absolute())
+        self._source.secret_files.add((self._folder / file).absolute())
         try:
-            return read_secret(self._path.parent / file)
+            return read_secret(self._folder / file)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             message = f"{origin}: {file} cannot be read: {reason}"

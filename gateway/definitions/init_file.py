@@ -22,6 +22,7 @@ ADMIN_FOLDER = Path("/etc/mgw")
 FOLDER_VARIABLE = "MGW_ADMIN"  # names another folder for the files that no agent names
 UNREADABLE, MISSING = -2, -19  # result codes
 
+_GRAMMAR = "write a line as name = value, set NAME=value, setJavaProp name=value, or # comment"
 _LINE = re.compile(r"(?:(?P<verb>set|setenv|setjavaprop)\s+)?(?P<name>[^\s=]+)\s*=\s*(?P<value>.*)", re.IGNORECASE)
 #: Variables of the documentation that mean nothing to a process without Java and without an Oracle database.
 _FOREIGN_VARIABLES = frozenset(
@@ -112,7 +113,7 @@ class _Reader:
     def take(self, number: int, text: str) -> None:
         found = _LINE.fullmatch(text)
         if found is None:
-            raise self._refused(number, "it is no entity")  # the text is not told: any file may be named
+            raise self._refused(number, "it is no entity", _GRAMMAR)  # the text is not told: any file may be named
         verb, name, value = (found["verb"] or "").lower(), found["name"], found["value"].strip()
         if not verb:
             self._take_parameter(number, name, value)
@@ -136,11 +137,15 @@ class _Reader:
     def _take_parameter(self, number: int, name: str, value: str) -> None:
         if name.lower() == "log_directory":
             if not value:
-                raise self._refused(number, "log_directory has no value")
+                raise self._refused(number, "log_directory has no value", "name a folder, or remove the line")
             self._directory = Path(value)
         elif name.lower() == "log_level":
             if value not in {"0", "1", "2", "3", "4"}:
-                raise self._refused(number, f"log_level cannot be {value!r}: it is a whole number from 0 to 4")
+                raise self._refused(
+                    number,
+                    f"log_level cannot be {value!r}: it is a whole number from 0 to 4",
+                    "give one in that range, or remove the line",
+                )
             self._level = int(value)
         else:
             self._ignore(number, name, "the parameters are log_directory and log_level")
@@ -152,18 +157,14 @@ class _Reader:
         try:
             check_option(name, value, "agent")
         except GatewayError as error:
-            raise self._refused(number, f"{error.what}: {error.cause}") from error
+            raise self._refused(number, f"{error.what}: {error.cause}", error.cure) from error
         self._properties[name.lower()] = value
 
     def _ignore(self, number: int, name: str, reason: str) -> None:
         self._without_effect.append(f"{name} (line {number}: {reason})")
 
-    def _refused(self, number: int, why: str) -> GatewayError:
-        return _unreadable(
-            self._path,
-            f"line {number}: {why}",
-            "write a line as name = value, set NAME=value, setJavaProp name=value, or # comment",
-        )
+    def _refused(self, number: int, why: str, cure: str) -> GatewayError:
+        return _unreadable(self._path, f"line {number}: {why}", cure)
 
 
 def _unreadable(path: Path, cause: str, cure: str) -> GatewayError:

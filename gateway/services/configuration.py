@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mgw.gateway.aq import Hub, Undertaking
 from mgw.gateway.config.apply import apply_actions, apply_rest, hub_is_missing, plan_for
-from mgw.gateway.config.export import export_text
+from mgw.gateway.config.export import export_text, exported
 from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
-from mgw.gateway.config.load import OVERRIDES, load
+from mgw.gateway.config.load import OVERRIDES, STANDARD_INPUT, load, shown_file
 from mgw.gateway.config.models import OF_THE_PROCESS, Document
 from mgw.gateway.config.object_schemas import SCHEMA_NAMES, object_schemas
 from mgw.gateway.config.plan import Action, Verb
@@ -33,6 +33,7 @@ from mgw.transforms.errors import ConfigInvalid, GatewayError
 __all__ = [
     "OVERRIDES",
     "SCHEMA_NAMES",
+    "STANDARD_INPUT",
     "Action",
     "Checked",
     "Document",
@@ -44,6 +45,7 @@ __all__ = [
     "check_for",
     "errors",
     "export_text",
+    "exported",
     "follow",
     "hub_is_missing",
     "hub_of",
@@ -57,6 +59,7 @@ __all__ = [
     "prepare",
     "prepare_left",
     "prepared_links",
+    "shown_file",
     "usable_for",
     "write_export",
 ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from mgw.gateway.aq.hub import Hub
+from mgw.gateway.services.admin import GatewayAdmin
 from tests.cli.conftest import Mgw
 
 CONFIGURATION = """\
@@ -90,6 +93,70 @@ def test_an_option_of_an_agent_is_stored_encrypted_from_a_file(empty: Mgw) -> No
     assert (refused.code, "to remove it: --option workers=" in refused.err) == (2, True)
     mgw.ok("agents", "alter", "night", "--option", "oracle.mgw.batch_size=", "--encrypted-option", f"workers={file}")
     assert json.loads(mgw.ok("agents", "show", "night", "--json"))["options"] == {"workers": "<<ENCRYPTED>>"}
+
+
+def test_every_documented_parameter_of_an_agent_has_an_option(empty: Mgw) -> None:
+    mgw = empty
+    mgw.file("first-secret\nanother line\n", "first.txt")
+    login = ("--username", "night", "--password-file", "first.txt")
+    rest = ("--database", "far", "--conntype", "JDBC_THIN", "--service", "batch")
+    mgw.ok("agents", "create", "night", *login, *rest)
+    with _secret(mgw) as password:
+        assert password("night") == "first-secret"
+    assert _login(mgw, "night") == ("night", "far", "JDBC_THIN", "batch")
+    altered = ("--username", "late", "--password-file", "-", "--database", "", "--conntype", "JDBC_OCI")
+    assert mgw.ok("agents", "alter", "NIGHT", *altered, "--service", "", stdin="second\n") == "agent night altered\n"
+    assert _login(mgw, "night") == ("late", None, "JDBC_OCI", None)
+    assert mgw.ok("agents", "alter", "night", "--comment", "kept") == "agent night altered\n"
+    with _secret(mgw) as password:
+        assert password("night") == "second"
+    assert mgw.ok("agents", "remove-login", "NIGHT") == "login of agent night removed\n"
+    with _secret(mgw) as password:
+        assert password("night") is None
+    assert _login(mgw, "night") == (None, None, "JDBC_OCI", None)
+
+
+def test_db_connect_info_sets_the_login_of_the_default_agent(empty: Mgw) -> None:
+    mgw = empty
+    assert mgw("agents", "db-connect-info", "gw").code == 2
+    for database in ("there", ""):
+        words = ("gw", "--password-file", "-", "--database", database)
+        assert mgw.ok("agents", "db-connect-info", *words, stdin="open") == "agent DEFAULT_AGENT altered\n"
+        assert _login(mgw, "DEFAULT_AGENT")[:2] == ("gw", database or None)
+    with _secret(mgw) as password:
+        assert password("DEFAULT_AGENT") == "open"
+    mgw.ok("agents", "remove-login")
+    assert _login(mgw, "DEFAULT_AGENT")[:2] == (None, None)
+
+
+def test_a_login_that_is_none_is_refused_and_says_what_to_do(empty: Mgw) -> None:
+    mgw = empty
+    mgw.file("secret\n", "p.txt")
+    asked = mgw("agents", "create", "night", "--username", "n")
+    assert (asked.code, "--password-file" in asked.err) == (2, True)
+    for words, said in (
+        (("create", "night", "--password-file", "p.txt"), "user name and password go together"),
+        (("create", "night", "--database", "far"), "a database needs a user name"),
+        (("create", "night", "--conntype", "ODBC"), "one of JDBC_OCI, JDBC_THIN"),
+        (("alter", "--password-file", "p.txt"), "a password needs a user name"),
+        (("alter", "--username", ""), "mgw agents remove-login"),
+        (("alter", "--password-file", "nowhere.txt"), "nowhere.txt cannot be read"),
+    ):
+        refused = mgw("agents", *words)
+        assert (refused.code, said in refused.err) == (1, True), refused
+    assert "night" not in mgw.ok("agents", "list")
+
+
+@contextmanager
+def _secret(mgw: Mgw) -> Iterator[Callable[[str], str | None]]:
+    """What the hub keeps of the password of an agent, in clear text."""
+    with Hub.open(f"sqlite:///{mgw.folder}/hub.db") as hub:
+        yield GatewayAdmin(hub).agent_password
+
+
+def _login(mgw: Mgw, name: str) -> tuple[str | None, ...]:
+    shown = json.loads(mgw.ok("agents", "show", name, "--json"))
+    return tuple(shown[each] for each in ("username", "database", "conntype", "service"))
 
 
 def test_subscribers_and_schedules_are_made_altered_and_removed(applied: Mgw) -> None:

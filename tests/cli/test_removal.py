@@ -72,6 +72,19 @@ def test_job_with_force(held: Mgw) -> None:
     assert held.ok("jobs", "remove", "out", "--force").endswith(" old: deleted with it\n")
 
 
+def test_job_and_subscriber_whose_messages_are_dropped(held: Mgw) -> None:
+    for words in (("--drop-messages", "--force"), ("--drop-messages", "--move-to", "SAFE")):
+        assert "give only one of" in held("jobs", "remove", "out", *words).err
+    done = held.ok("jobs", "remove", "out", "--drop-messages")
+    assert done.startswith("job out removed; 3 messages, the oldest is ")
+    assert done.endswith(" old: deleted with it\n")
+    ends = ("--type", "outbound", "--source", "MANY", "--destination", "far@mem")
+    held.ok("subscribers", "create", "half", *ends)
+    held.ok("aq", "enqueue", "MANY", "x")
+    assert "holds 1 message" in refused(held, "subscribers", "remove", "half")
+    assert held.ok("subscribers", "remove", "half", "--drop-messages").endswith(" old: deleted with it\n")
+
+
 def test_subscriber(held: Mgw) -> None:
     assert "3 messages, the oldest is " in refused(held, "aq", "subscribers", "remove", "MANY", "me")
     held.ok("aq", "subscribers", "remove", "MANY", "you")
@@ -106,6 +119,32 @@ def test_queue_that_something_uses(held: Mgw) -> None:
     held.ok("aq", "drop", "BAD")
     held.ok("jobs", "remove", "out", "--force")
     held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_export_without_a_queue_of_a_job_is_a_file_that_can_be_used(held: Mgw) -> None:
+    """The documented procedures do not know jobs: the queue is gone, the job is there."""
+    held.ok("jobs", "alter", "out", "--exception-queue", "SAFE", "--rule", "priority > 1")
+    held.ok("apply", held.file("jobs: {here: {type: local, source: ONE, destination: SAFE}}\n", "here.yaml"))
+    with open_hub(f"sqlite:///{held.folder}/hub.db") as hub:
+        GatewayAdmin(hub).aq.drop_queue_table("MANY_TAB", force=True)
+        GatewayAdmin(hub).aq.drop_queue_table("SAFE_TAB", force=True)
+    done = held("export", "-o", "exported.yaml")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "mgw: warning: job here is left out: it needs queue SAFE, which was dropped since the job was made; create it "
+        "first (mgw aq create SAFE --table TABLE) and export again, or remove the job (mgw jobs remove here)",
+        "mgw: warning: job out is left out: it needs queues MANY, SAFE, which were dropped since the job was made; "
+        "create them first (mgw aq create MANY --table TABLE, mgw aq create SAFE --table TABLE) and export again, or "
+        "remove the job (mgw jobs remove out)",
+    ]
+    assert held.ok("lint", "exported.yaml") == "exported.yaml: no problems found\n"
+    assert "nothing to do" in held.ok("plan", "exported.yaml")
+    text = (held.folder / "exported.yaml").read_text("utf-8")
+    kept = [line.removeprefix("# ") for line in text.partition("As the hub has it:\n")[2].splitlines()]
+    more = "version: 1\nqueues: {MANY: {multiple_consumers: true}, SAFE: {}}\n" + "\n".join(kept) + "\n"
+    again = held.ok("apply", held.file(more, "again.yaml"))
+    assert again.splitlines()[-1].startswith("2 created"), again
+    assert held("export").err == ""
 
 
 def test_subscription_of_a_job_that_went_with_its_queue_is_made_again(held: Mgw) -> None:

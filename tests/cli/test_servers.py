@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 
+import pika
 import pytest
 import sqlalchemy as sa
 
@@ -87,3 +88,21 @@ def test_hub_has_a_schema_of_its_own_where_there_are_tables_already(mgw: Mgw, po
             '{"schema": ""}'
         ]
     engine.dispose()
+
+
+@pytest.mark.rabbitmq
+def test_a_job_is_not_altered_to_promise_less_than_it_requires(mgw: Mgw, rabbitmq: RabbitMQ) -> None:
+    mgw.environ["LINK_PASSWORD"] = rabbitmq.password
+    login = pika.PlainCredentials(rabbitmq.username, rabbitmq.password)
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", rabbitmq.port, "/", login)) as connection:
+        connection.channel().queue_declare("of_test_servers", durable=True)
+    job = "{type: outbound, source: Q, destination: ORDERS@rabbit, require_guarantee: at-least-once%s}"
+    text = _link(rabbitmq.port) + "foreign_queues:\n  ORDERS@rabbit: {domain: queue, provider_queue: of_test_servers}\n"
+    text += "queues: {Q: {}}\njobs:\n  out: "
+    mgw.ok("apply", mgw.file(text + job % ""))
+    option = "JMS_DeliveryMode=NON_PERSISTENT"
+    changed = mgw.file(text + job % ", options: {JMS_DeliveryMode: NON_PERSISTENT}", "changed.yaml")
+    for words in (("jobs", "alter", "out", "--option", option), ("apply", changed)):
+        refused = mgw(*words)
+        assert (refused.code, "job out cannot promise at-least-once" in refused.err) == (1, True), refused
+    assert mgw.ok("plan", "gateway.yaml").startswith("nothing to do")

@@ -102,3 +102,30 @@ def test_the_daemon_reads_folder_and_values_again(mgw: Mgw) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("file", ["-", "/dev/stdin"])
+def test_standard_input_is_a_file(mgw: Mgw, file: str) -> None:
+    """From a pipe, which can be read once: each command reads its files several times."""
+    given = "version: 1\nlinks:\n  mem: {type: memory, username: gw, password_file: secrets/p.txt}\nqueues: {Q: {}}\n"
+    mgw.file("secret\n", "secrets/p.txt")
+    shown = "standard input" if file == "-" else file
+    assert mgw.ok("lint", file, stdin=given) == f"{shown}: no problems found\n"
+    assert mgw.ok("plan", file, stdin=given).splitlines()[-1] == "2 to be created"
+    assert mgw.ok("apply", file, stdin=given).splitlines()[-1] == "2 created"
+    assert mgw.ok("apply", file, stdin=given) == "nothing to do: 2 objects match the files\n"
+    more = mgw.file("queues: {R: {}}\n", "more.yaml")
+    assert mgw.ok("plan", more, file, stdin=given).splitlines()[-1] == "1 to be created, 2 unchanged"
+    assert f"configuration {shown}: 2 created" in mgw.ok("audit")
+
+
+def test_what_is_wrong_on_standard_input_has_its_place(mgw: Mgw) -> None:
+    for command in ("lint", "plan", "apply"):
+        refused = mgw(command, "-", stdin="queues:\n  Q: {colour: red}\n")
+        assert refused.code == 78
+        assert "standard input:2:7: error unknown-key" in refused.out + refused.err
+        empty = mgw(command, "-")
+        assert (empty.code, "the file is empty" in empty.out + empty.err) == (78, True)
+    assert "larger than 4194304 bytes" in mgw("lint", "-", stdin="#" * 4_194_305).out
+    refused = mgw("run", "-", stdin="queues: {Q: {}}\n")
+    assert (refused.code, "name a file in place of standard input" in refused.err) == (2, True)

@@ -191,6 +191,7 @@ def test_nothing_but_its_exception_queue_goes_with_a_schedule(
         with refused(20004) as caught:
             hq.hq_unschedule_propagation(*HQ_ENDS, force)
         assert "queue table HQ$_1, which goes with it, also has queue kept" in str(caught.value)
+        assert "mgw aq stop kept, mgw aq drop kept" in str(caught.value)
     assert (hq.aq.held_by_queue("kept").messages, list(outbound_rows(hq))) == (1, ["HQ$_1"])
     hq.aq.stop_queue("kept")
     hq.aq.drop_queue("kept")

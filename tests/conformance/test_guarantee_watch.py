@@ -283,6 +283,10 @@ def test_a_job_promises_no_more_than_its_exception_queue_keeps(
             gateway.admin.alter_job("J", require_guarantee="at-least-once")
         said = f"exception queue BAD@rmq may lose refused messages: queue {bad} is not durable"
         assert said in str(refused.value)
+        gateway.admin.alter_job("J", exception_queue=None, require_guarantee="at-least-once")
+        with pytest.raises(AdminError, match="cannot promise at-least-once"):
+            gateway.admin.alter_job("J", exception_queue="BAD@rmq")
+        gateway.admin.alter_job("J", exception_queue="BAD@rmq", require_guarantee=None)
         with watching(gateway):
             await_(shows, gateway, "at-most-once", said)
             shows(gateway, "at-most-once", "(change that, or give the job another exception queue)")

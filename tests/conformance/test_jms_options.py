@@ -12,6 +12,7 @@ from typing import Any
 import paho.mqtt.client as paho
 import pika
 import pytest
+import sqlalchemy as sa
 
 from mgw.transforms.errors import AdminError
 from mgw.transforms.message import Message
@@ -97,6 +98,31 @@ def test_a_job_that_must_not_lose_messages_is_refused_another_mode(gateway: Gate
             options={"JMS_DeliveryMode": "PRESERVE_MSG"},
             require_guarantee="at-least-once",
         )
+
+
+def test_a_job_that_must_not_lose_messages_is_not_altered_to_lose_some(gateway: Gateway, rabbitmq: RabbitMQ) -> None:
+    far_link(gateway, rabbitmq, f"mode{uuid.uuid4().hex[:8]}")
+    admin = gateway.admin
+    loses, keeps = {"JMS_DeliveryMode": "NON_PERSISTENT"}, {"JMS_DeliveryMode": "PERSISTENT"}
+    admin.create_job("out", "OUTBOUND", "H", "S0@rabbitmq", options=keeps, require_guarantee="at-least-once")
+    for refused in (
+        lambda: admin.alter_job("out", options=loses),
+        lambda: admin.set_option("JOB_OPTION", "out", "JMS_DeliveryMode", "NON_PERSISTENT"),
+        lambda: admin.alter_job("out", options=loses, require_guarantee="at-least-once"),
+    ):
+        with pytest.raises(AdminError, match=r"job out cannot promise at-least-once.*at-most-once"):
+            refused()
+    job = admin.get_job("out")
+    assert job is not None
+    assert job.options == {"jms_deliverymode": "PERSISTENT"}
+    admin.alter_job("out", options=loses, require_guarantee=None)
+    with pytest.raises(AdminError, match="cannot promise at-least-once"):
+        admin.alter_job("out", require_guarantee="at-least-once")
+    admin.alter_job("out", options=keeps, require_guarantee="at-least-once")
+    with gateway.hub.write() as conn:  # as it is altered from SQL, where nobody can ask the broker
+        conn.execute(sa.text("""UPDATE gw_job SET options = '{"jms_deliverymode": "NON_PERSISTENT"}'"""))
+    admin.alter_job("out", options={"MsgBatchSize": 7}, comments="it promises no less than before")
+    admin.alter_job("out", options=keeps)
 
 
 def listener(broker: Mosquitto, topic: str) -> tuple[paho.Client, queue.Queue[paho.MQTTMessage]]:

@@ -254,6 +254,64 @@ class TestJobs:
         ]
         assert pair.compare(*steps) == [None] * len(steps)
 
+    def test_a_lost_subscription_is_made_again(self, pair: Pair) -> None:
+        """It went with its queue, which a program dropped with the procedures on queues, and created again."""
+        pair.both(define)
+        pair.both(lambda admin: admin.create_job("out", "OUTBOUND", "many", "tasks@shop"))
+        pair.both(lambda admin: admin.add_subscriber("half", "OUTBOUND", "many", "records@logs"))
+
+        def lose(admin: GatewayAdmin) -> None:
+            queues = QueueAdmin(admin.hub)
+            queues.drop_queue_table("many_t", force=True)
+            queues.create_queue_table("many_t", "TEXT", multiple_consumers=True)
+            queues.create_queue("many", "many_t")
+            queues.start_queue("many")
+            assert queues.queue_subscribers("many") == []
+
+        for step in (
+            call("reset_job", job_name="OUT"),
+            call("enable_job", job_name="out"),
+            call("alter_job", job_name="out", comments="c"),
+            call(
+                "set_option", target_type="JOB_OPTION", target_name="out", option_name="MsgBatchSize", option_value="7"
+            ),
+            call("reset_subscriber", subscriber_id="HALF"),
+            call("alter_subscriber", subscriber_id="half", options={"MsgBatchSize": 9}),
+        ):
+            pair.both(lose)
+            assert pair.compare(step) == [None]
+            (found,) = QueueAdmin(pair.other.hub).queue_subscribers("many")
+            assert found.name == ("MGW_half" if "subscriber_id" in step.arguments else "MGW_out")
+        told = []
+        for hub in pair.hubs:
+            with hub.read() as conn:
+                told.append(Db(conn).rows("SELECT text FROM gw_event WHERE name = 'SubscribedAgain' ORDER BY id"))
+        assert told[0] == told[1]
+        assert len(told[1]) == 6
+        pair.both(lose)
+        assert pair.compare(call("disable_job", job_name="out")) == [None]
+        assert QueueAdmin(pair.other.hub).queue_subscribers("many") == []
+        pair.both(lambda admin: QueueAdmin(admin.hub).drop_queue_table("many_t", force=True))
+        assert pair.compare(call("reset_job", job_name="out")) == [None], "the queue is gone: nothing to subscribe to"
+
+    def test_a_lost_subscription_with_a_rule_needs_the_command(self, pair: Pair) -> None:
+        pair.both(define)
+        pair.other.create_job("out", "OUTBOUND", "many", "tasks@shop", "tab.priority < 3")
+        pair.other.add_subscriber("half", "OUTBOUND", "many", "records@logs", "tab.priority < 3")
+        QueueAdmin(pair.other.hub).remove_subscriber("many", "MGW_out")
+        QueueAdmin(pair.other.hub).remove_subscriber("many", "MGW_half")
+        for step, command in (
+            (call("reset_job", job_name="out"), "mgw jobs reset out"),
+            (call("enable_job", job_name="out"), "mgw jobs reset out"),
+            (call("reset_subscriber", subscriber_id="half"), "mgw subscribers reset half"),
+        ):
+            refused = pair.sql(step)
+            assert refused is not None
+            assert (refused.number, refused.cure) == (32801, f"use the command instead: {command}")
+            assert "its subscription to queue " in refused.cause
+        assert pair.sql(call("alter_job", job_name="out", rule=None)) is None
+        assert [each.name for each in QueueAdmin(pair.other.hub).queue_subscribers("many")] == ["MGW_out"]
+
     @pytest.mark.parametrize(
         "changed",
         [

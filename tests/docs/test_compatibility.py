@@ -14,6 +14,7 @@ from mgw.gateway.config.guide.numbers import ENGINE
 from mgw.gateway.config.guide.procedures import MGWADM
 from mgw.gateway.config.guide.views import VIEWS
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
+from mgw.gateway.state.mgwadm.procedures import PROCEDURES as SQL_FUNCTIONS
 from mgw.gateway.state.views import COLUMNS
 from tests.cli.conftest import ROOT
 
@@ -86,6 +87,29 @@ def test_a_procedure_has_its_place_or_says_what_to_use(procedure: Procedure) -> 
     extra = {"self", "link_type", "username", "password", "max_connections", "inbound_log_queue", "outbound_log_queue"}
     extra |= {"require_guarantee", "move_to", "drop_messages", "options", "encrypted_options"}
     assert set(signature.parameters) - taken <= extra
+
+
+@pytest.mark.parametrize("procedure", [each for each in PROCEDURES if each.command], ids=lambda each: each.name)
+def test_a_parameter_has_an_option_or_says_why_not(procedure: Procedure) -> None:
+    for given in procedure.parameters:
+        assert given.option in ours.places(procedure.command) or given.note, given.name
+    signature = ours.method(procedure.python)
+    assert signature is not None
+    only_here = set(signature.parameters) & {"require_guarantee", "move_to", "drop_messages", "encrypted_options"}
+    options = {name.rstrip("s") if name == "encrypted_options" else name for name in only_here}
+    assert {f"--{name.replace('_', '-')}" for name in options} <= ours.places(procedure.command)
+
+
+@pytest.mark.parametrize("procedure", [*MGWADM, *older.SUBSCRIBERS], ids=lambda each: each.name)
+def test_a_parameter_is_in_sql_or_the_row_says_why_not(procedure: Procedure) -> None:
+    signature = ours.method(procedure.python)
+    assert signature is not None
+    (function,) = [each for each in SQL_FUNCTIONS if each.name == procedure.name.lower()]
+    left_out = set(signature.parameters) - {"self"} - {each.name for each in function.parameters}
+    if "set_option" not in procedure.note:
+        assert {name for name in left_out if f"`{name}`" not in procedure.note} == set()
+    else:
+        assert left_out == {"options", "encrypted_options"}
 
 
 def test_what_is_different_says_how() -> None:

@@ -56,24 +56,27 @@ def test_the_file_is_that_of_the_agent_or_the_one_for_all(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "cause"),
+    ("text", "cause", "cure"),
     [
-        (b"log_level = 5\n", "line 1: log_level cannot be '5'"),
-        (b"\nlog_directory\n", "line 2: it is no entity"),
-        (b"log_directory =\n", "log_directory has no value"),
-        (b"setJavaProp oracle.mgw.batch_size=many\n", "line 1: .*batch_size"),
-        (b"setJavaProp oracle.mgw.polling_interval=50\n", "line 1: .*polling_interval"),
-        (b"\xff\xfe\n", "not text in UTF-8"),
+        (b"log_level = 5\n", "line 1: log_level cannot be '5'", "give one in that range"),
+        (b"\nlog_directory\n", "line 2: it is no entity", "write a line as name = value"),
+        (b"log_directory =\n", "log_directory has no value", "name a folder"),
+        (b"setJavaProp oracle.mgw.batch_size=many\n", "line 1: .*batch_size", "give a whole number from 1 to 10000"),
+        (b"setJavaProp oracle.mgw.batch_size=99999\n", "line 1: .*batch_size", "give a whole number from 1 to 10000"),
+        (b"setJavaProp oracle.mgw.polling_interval=50\n", "line 1: .*polling_interval", "number from 100 to 60000"),
+        (b"setJavaProp ledger_retention=-1\n", "line 1: .*ledger_retention", "604800 for a week"),
+        (b"\xff\xfe\n", "not text in UTF-8", "make it a text file"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_result_2_and_the_agent_stays_stopped(
-    tmp_path: Path, text: bytes, cause: str
+    tmp_path: Path, text: bytes, cause: str, cure: str
 ) -> None:
     path = tmp_path / "mgw.ora"
     path.write_bytes(text)
     with pytest.raises(GatewayError, match=cause) as refused:
         read("night", None, {FOLDER_VARIABLE: str(tmp_path)})
     assert refused.value.number == -2
+    assert cure in refused.value.cure
     ending = ending_of(refused.value)
     assert (ending.status, ending.restarts) == ("NOT_STARTED", False)
     assert str(ending.error).startswith("ORA-32830: result code -2 returned by the agent: initialization file")

@@ -9,6 +9,7 @@ __all__ = ["HQADM", "HQADM_RULES", "SUBSCRIBERS", "SUBSCRIBER_RULES"]
 _SUBSCRIBER = Parameter("subscriber_id", option="SUBSCRIBER")
 _SCHEDULE = Parameter("schedule_id", option="SCHEDULE")
 _KEEP = "NO_CHANGE"
+_IGNORED = "taken and ignored; left out of `mgw`"
 
 SUBSCRIBERS = (
     Procedure(
@@ -44,7 +45,8 @@ SUBSCRIBERS = (
         "REMOVE_SUBSCRIBER",
         "remove_subscriber",
         "subscribers remove",
-        instead="`mgw jobs remove`",
+        "In SQL without `move_to` and `drop_messages`: `mgw subscribers remove`.",
+        "`mgw jobs remove`",
         parameters=(_SUBSCRIBER, Parameter("force", "NO_FORCE", option="--force")),
     ),
     Procedure(
@@ -64,9 +66,9 @@ SUBSCRIBERS = (
             Parameter("propagation_type", option="--type"),
             Parameter("source", option="--source"),
             Parameter("destination", option="--destination"),
-            Parameter("start_time", "SYSDATE, ignored"),
-            Parameter("duration", "NULL, ignored"),
-            Parameter("next_time", "NULL, ignored"),
+            Parameter("start_time", "SYSDATE, ignored", note=_IGNORED),
+            Parameter("duration", "NULL, ignored", note=_IGNORED),
+            Parameter("next_time", "NULL, ignored", note=_IGNORED),
             Parameter("latency", "NULL: 5 s", option="--latency"),
         ),
     ),
@@ -77,8 +79,8 @@ SUBSCRIBERS = (
         instead="`mgw jobs alter`",
         parameters=(
             _SCHEDULE,
-            Parameter("duration", "NULL, ignored"),
-            Parameter("next_time", "NULL, ignored"),
+            Parameter("duration", "NULL, ignored", note=_IGNORED),
+            Parameter("next_time", "NULL, ignored", note=_IGNORED),
             Parameter("latency", "NULL: back to the default", option="--latency"),
         ),
     ),

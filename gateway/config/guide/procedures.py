@@ -12,10 +12,15 @@ _JOB = Parameter("job_name", "", option="JOB")
 _OPTIONS = "pairs of name and value; None as value removes one, the name `*` with None all"
 
 _AGENT_SETTINGS = (
-    Parameter("username", "NULL", note=_LOGIN),
-    Parameter("password", "NULL", note=_LOGIN),
-    Parameter("database", "NULL: local connection", note="stored and shown, has no effect: the hub's URL counts"),
-    Parameter("conntype", "JDBC_OCI", note="stored and shown, has no effect"),
+    Parameter("username", "NULL", option="--username", note=_LOGIN),
+    Parameter("password", "NULL", option="--password-file", note=_LOGIN),
+    Parameter(
+        "database",
+        "NULL: local connection",
+        option="--database",
+        note="stored and shown, has no effect: the hub's URL counts",
+    ),
+    Parameter("conntype", "JDBC_OCI", option="--conntype", note="stored and shown, has no effect"),
     Parameter(
         "max_memory",
         "64 MB",
@@ -28,7 +33,12 @@ _AGENT_SETTINGS = (
         option="--max-threads",
         note="16, so that one busy job does not hold up the others",
     ),
-    Parameter("service", "NULL: all instances", note="stored and shown, has no effect: `mgw run` on a host binds it"),
+    Parameter(
+        "service",
+        "NULL: all instances",
+        option="--service",
+        note="stored and shown, has no effect: `mgw run` on a host binds it",
+    ),
     Parameter("initfile", "NULL: the default file", option="--initfile"),
     Parameter("comment", "NULL", option="--comment"),
 )
@@ -54,14 +64,16 @@ MGWADM = (
         "CREATE_AGENT",
         "create_agent",
         "agents create",
-        "No scheduler job class: `mgw run --agent NAME` is the process.",
+        "No scheduler job class: `mgw run --agent NAME` is the process. Options may be given with it; in SQL they are "
+        "set with `mgwadm.set_option`.",
         parameters=(_AGENT, *_AGENT_SETTINGS),
     ),
     Procedure(
         "ALTER_AGENT",
         "alter_agent",
         "agents alter",
-        "In effect at the next start, as there. Without a name it alters DEFAULT_AGENT.",
+        "In effect at the next start, as there. Without a name it alters DEFAULT_AGENT. Options may be given with it; "
+        "in SQL they are set with `mgwadm.set_option`.",
         parameters=(_AGENT, *_altered(_AGENT_SETTINGS)),
     ),
     Procedure("REMOVE_AGENT", "remove_agent", "agents remove", parameters=(_AGENT,)),
@@ -117,9 +129,14 @@ MGWADM = (
     Procedure(
         "DB_CONNECT_INFO",
         "db_connect_info",
-        note="Deprecated there. From Python stored and shown, without effect: set the hub's URL, `--hub` or `MGW_HUB`. "
-        "Refused in SQL, as it needs a password.",
-        parameters=(Parameter("username"), Parameter("password"), Parameter("database", "NULL")),
+        "agents db-connect-info",
+        "Deprecated there. Stored and shown, without effect: set the hub's URL, `--hub` or `MGW_HUB`. Refused in SQL, "
+        "as it needs a password. `mgw agents remove-login` takes it back.",
+        parameters=(
+            Parameter("username", option="USERNAME"),
+            Parameter("password", option="--password-file"),
+            Parameter("database", "NULL", option="--database"),
+        ),
     ),
     Procedure(
         "CLEANUP_GATEWAY",
@@ -230,7 +247,9 @@ MGWADM = (
         "REMOVE_JOB",
         "remove_job",
         "jobs remove",
-        "Refused while messages wait for it in a subscription, unless it is said what becomes of them.",
+        "Refused while messages wait for it in a subscription, unless it is said what becomes of them: `move_to`, "
+        "`drop_messages` or `force`. SQL has `force` alone, as the others look at brokers or move messages: "
+        "`mgw jobs remove`.",
         parameters=(
             _JOB,
             Parameter("force", "NO_FORCE", option="--force", note="`NO_FORCE` and `FORCE` are False and True"),

@@ -170,7 +170,11 @@ class AgentProcedures(AgentOptionProcedures):
                 is to be removed and not set; ORA-32841 as :meth:`set_agent_option`.
         """
         if username is None or password is None:
-            raise _bad(agent_name, "altering an agent cannot remove user name or password", "call remove_agent_login")
+            raise _bad(
+                agent_name,
+                "altering an agent cannot remove user name or password",
+                "mgw agents remove-login (remove_agent_login)",
+            )
         values: dict[str, Any] = {
             "username": username,
             "database": database,

@@ -270,9 +270,12 @@ def check_connections(job: JobDef, ends: JobEnds) -> None:
             )
 
 
-def check_guarantee(admin: Administration, job: JobDef, ends: JobEnds) -> None:
+def check_guarantee(admin: Administration, job: JobDef, ends: JobEnds, before: JobDef | None = None) -> None:
     """Refuse a job whose ends and exception queue promise less than it requires. A messaging system that cannot be
     asked now is asked at activation. Connects: never call it in a transaction.
+
+    Args:
+        before: the job as it was. One that promised no more then may be altered.
 
     Raises:
         AdminError: ORA-32801; ORA-32810 the exception queue is not registered.
@@ -280,6 +283,26 @@ def check_guarantee(admin: Administration, job: JobDef, ends: JobEnds) -> None:
     required = job.require_guarantee
     if required is None:
         return
+    report = _asked(admin, job, ends)
+    if report is None or report.level.rank <= required.rank:
+        return
+    was = None if before is None else _asked(admin, before, ends)
+    if was is not None and was.level.rank >= report.level.rank:
+        return
+    raise AdminError(
+        f"job {job.name} cannot promise {required}",
+        number=Ora.INVALID_VALUE,
+        cause=f"it can give {report.level} only: {report.note or 'no more is possible'}",
+        cure="require less, or change that",
+    )
+
+
+def _asked(admin: Administration, job: JobDef, ends: JobEnds) -> GuaranteeReport | None:
+    """What a job can promise now; None: the messaging system does not answer in time, or refuses.
+
+    Raises:
+        AdminError: ORA-32810 the exception queue is not registered.
+    """
     with admin.hub.read() as conn:
         exceptions = _exceptions(admin, conn, job, ends)
     reports: list[GuaranteeReport] = []
@@ -293,13 +316,7 @@ def check_guarantee(admin: Administration, job: JobDef, ends: JobEnds) -> None:
     thread = threading.Thread(target=ask, name=f"verify {job.name}", daemon=True)
     thread.start()
     thread.join(VERIFY_SECONDS)
-    if reports and reports[0].level.rank > required.rank:
-        raise AdminError(
-            f"job {job.name} cannot promise {required}",
-            number=Ora.INVALID_VALUE,
-            cause=f"it can give {reports[0].level} only: {reports[0].note or 'no more is possible'}",
-            cure="require less, or change that",
-        )
+    return reports[0] if reports else None
 
 
 def _exceptions(admin: Administration, conn: sa.Connection, job: JobDef, ends: JobEnds) -> ForeignEnd | None:

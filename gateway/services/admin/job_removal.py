@@ -90,8 +90,8 @@ class JobRemoval(Administration):
                 number=Ora.INVALID_VALUE,
                 cause=f"its subscription to {job.source} holds {there.told(self.clock.now())}; they would be deleted "
                 "with it",
-                cure="let the job carry them; or --force (in Python force), which removes the job and leaves the "
-                "subscription there",
+                cure="let the job carry them; or --drop-messages (in Python drop_messages), which deletes them; or "
+                "--force (in Python force), which removes the job and leaves the subscription there",
             )
         with self.change() as conn:  # it keeps its removal in the audit by itself, with what became of messages
             job = find(conn)

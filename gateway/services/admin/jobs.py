@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +141,8 @@ class JobProcedures(JobRemoval):
         Args:
             poll_interval: seconds; 0 keeps it, None goes back to the default.
             options: merged element by element, a value of None removes one; None as a whole keeps all.
+            require_guarantee: as in :meth:`create_job`. Another exception queue, or other options, with which the job
+                promises less than it requires, and less than before, are refused, too.
 
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal; ORA-32842 option not alterable; as :meth:`create_job`.
@@ -152,17 +154,42 @@ class JobProcedures(JobRemoval):
             changes["poll_interval"] = check_poll_interval(job_name, poll_interval)
         if not isinstance(require_guarantee, NoChange):
             changes["require_guarantee"] = _guarantee(job_name, require_guarantee)
-        if changes.get("require_guarantee") is not None:
-            with self.hub.read() as conn:
-                job = replace(self._usable(conn, job_name), **changes)
-                ends = resolve_ends(self, conn, job)
-            check_guarantee(self, job, ends)
+        self._check_promise(lambda conn: self._usable(conn, job_name), changes, options)
         with self.change("job", job_name) as conn:
             return self._alter(conn, self._usable(conn, job_name), changes, options)
+
+    def _check_promise(
+        self,
+        find: Callable[[sa.Connection], JobDef],
+        changes: Mapping[str, Any],
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        """Refuse to alter a job so that it promises less than it requires. Connects: never call it in a transaction."""
+        with self.hub.read() as conn:
+            old = find(conn)
+            if changes.get("require_guarantee", old.require_guarantee) is None:
+                return
+            new, ends = self._altered(conn, old, changes, options)
+        if "require_guarantee" in changes:
+            check_guarantee(self, new, ends)
+        elif (new.exception_queue, new.options) != (old.exception_queue, old.options):
+            check_guarantee(self, new, ends, old)
 
     def _alter(
         self, conn: sa.Connection, old: JobDef, changes: Mapping[str, Any], options: Mapping[str, Any] | None
     ) -> JobDef:
+        new, ends = self._altered(conn, old, changes, options)
+        catalog.update_job(conn, new)
+        if ends.subscribed is None or self._subscribed_again(conn, new):
+            return new
+        if new.rule != old.rule:
+            subscribers.alter(self.hub, conn, ends.subscribed, new)
+        return new
+
+    def _altered(
+        self, conn: sa.Connection, old: JobDef, changes: Mapping[str, Any], options: Mapping[str, Any] | None
+    ) -> tuple[JobDef, JobEnds]:
+        """The job as it is to be, checked."""
         new = replace(old, **changes)
         _check_scheduled(old, new)
         ends = resolve_ends(self, conn, new)
@@ -172,12 +199,7 @@ class JobProcedures(JobRemoval):
         check_parking(conn, new, old)
         check_transformation(conn, new)
         check_exception_queue(self, conn, new, ends)
-        catalog.update_job(conn, new)
-        if ends.subscribed is None or self._subscribed_again(conn, new):
-            return new
-        if new.rule != old.rule:
-            subscribers.alter(self.hub, conn, ends.subscribed, new)
-        return new
+        return new, ends
 
     def _subscribed_again(self, conn: sa.Connection, job: JobDef) -> bool:
         """Whether the job had lost its subscription to its source, and has it again: from now on it collects, and the

@@ -274,7 +274,7 @@ def _goes_with(admin: QueueAdmin, job: JobDef, exceptions: QueueInfo) -> list[Qu
         raise _in_progress(
             job,
             f"queue table {exceptions.queue_table}, which goes with it, also has queue {', '.join(others[:5])}",
-            "stop and drop that queue first: mgw aq queues stop, mgw aq queues drop",
+            f"stop and drop that queue first: mgw aq stop {others[0]}, mgw aq drop {others[0]}",
         )
     return sorted(queues, key=_of_table)
 

@@ -114,18 +114,23 @@ class SubscriberProcedures(JobProcedures):
             AdminError: ORA-32812 unknown; ORA-32822 marked for removal; ORA-32856 it belongs to a job of the new style;
                 otherwise as :meth:`alter_job`.
         """
-        with called(_KIND, subscriber_id), self.change(_KIND, subscriber_id) as conn:
-            old = self._usable_subscriber(conn, subscriber_id)
-            return self._alter(conn, old, texts(rule, transformation, exception_queue), options)
+        changes = texts(rule, transformation, exception_queue)
+        with called(_KIND, subscriber_id):
+            self._check_promise(lambda conn: self._usable_subscriber(conn, subscriber_id), changes, options)
+            with self.change(_KIND, subscriber_id) as conn:
+                return self._alter(conn, self._usable_subscriber(conn, subscriber_id), changes, options)
 
     def reset_subscriber(self, subscriber_id: str) -> None:
-        """No failures, tried again at once. A job that is connected drains and reconnects.
+        """No failures, tried again at once. A job that is connected drains and reconnects. A subscription that is gone
+        with its queue is made again.
 
         Raises:
             AdminError: ORA-32812 unknown; ORA-32822 marked for removal; ORA-32856 it belongs to a job of the new style.
         """
         with self.change(_KIND, subscriber_id, "reset", deed=True) as conn:
-            catalog.reset_job(conn, self._usable_subscriber(conn, subscriber_id).id)
+            job = self._usable_subscriber(conn, subscriber_id)
+            if not self._subscribed_again(conn, job):
+                catalog.reset_job(conn, job.id)
 
     def remove_subscriber(
         self,

@@ -36,7 +36,7 @@ CREATE OR REPLACE FUNCTION @adm@._no_password(p_agent text) RETURNS void LANGUAG
 BEGIN
     PERFORM @adm@._refuse(32801, format('agent %s: a password cannot be given in SQL', p_agent),
         'it is encrypted with a key that the database does not have, and a statement may be logged',
-        'leave user name and password out: they have no effect, the agent runs with the login of its process');
+        format('leave user name and password out: they have no effect; or mgw agents alter %s --username USER --password-file FILE', p_agent));
 END $$;
 
 CREATE OR REPLACE FUNCTION @adm@._create_agent(
@@ -75,7 +75,7 @@ DECLARE
     v_agent gw_agent;
 BEGIN
     IF p_username IS NULL OR p_password IS NULL THEN
-        PERFORM @adm@._bad_agent(p_name, 'altering an agent cannot remove user name or password', 'call remove_agent_login');
+        PERFORM @adm@._bad_agent(p_name, 'altering an agent cannot remove user name or password', 'mgw agents remove-login (remove_agent_login)');
     END IF;
     v_agent := @adm@._agent(p_name);
     IF p_username <> 'NO_CHANGE' THEN v_agent.username := p_username; END IF;

@@ -600,10 +600,6 @@ BEGIN
         UPDATE aq_consumer c SET rule = NULL, rule_sql = NULL, transformation = NULL
          WHERE c.queue_id = (p_source ->> 'id')::bigint AND c.name_key = @aq@._upper('MGW_' || p_new.name)
            AND c.address = '' AND c.protocol = 0 AND c.is_subscriber = 1;
-        IF NOT FOUND THEN
-            PERFORM @adm@._refuse(24035, format('job %s: subscriber MGW_%s of queue %s does not exist', p_new.name, p_new.name, p_source ->> 'full'),
-                'somebody removed it', 'remove the job and create it again');
-        END IF;
     END IF;
 END $$;
 
@@ -611,6 +607,33 @@ END $$;
 CREATE OR REPLACE FUNCTION @adm@._ready_again(p_job bigint) RETURNS void LANGUAGE sql AS $$
     UPDATE gw_job_state s SET status = 'READY', failures = 0, next_attempt = NULL, resets = s.resets + 1 WHERE s.job_id = p_job
 $$;
+
+-- Whether a job or subscriber had lost its subscription to its queue of the hub, and has it again: from now on it collects, and
+-- the job is tried again. An event says what it means.
+CREATE OR REPLACE FUNCTION @adm@._subscribed_again(p_job gw_job, p_kind text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue jsonb;
+BEGIN
+    IF p_job.propagation_type NOT IN ('INBOUND', 'THROUGH') THEN
+        v_queue := @adm@._queue(p_job.source);
+    END IF;
+    IF NOT coalesce((v_queue ->> 'topic')::boolean, false) OR EXISTS (
+        SELECT FROM aq_consumer c WHERE c.queue_id = (v_queue ->> 'id')::bigint AND c.is_subscriber = 1
+           AND c.name_key = @aq@._upper('MGW_' || p_job.name)) THEN
+        RETURN false;
+    ELSIF p_job.rule IS NOT NULL THEN
+        PERFORM @adm@._refuse_python(format('%s %s cannot be subscribed again from SQL', p_kind, p_job.name),
+            format('its subscription to queue %s is gone, and its rule is compiled in Python', v_queue ->> 'full'),
+            format('mgw %ss reset %s', p_kind, p_job.name));
+    END IF;
+    PERFORM @adm@._subscribe(p_job.name, (v_queue ->> 'id')::bigint, v_queue ->> 'full');
+    PERFORM @adm@._ready_again(p_job.id);
+    INSERT INTO gw_event (time, level, name, agent, object, text)
+    VALUES (@adm@._now(), 'WARNING', 'SubscribedAgain', (SELECT a.name FROM gw_agent a WHERE a.name_key = p_job.agent_key), p_job.name,
+            format('job %s is subscribed to queue %s again as MGW_%s: that subscription was gone; the job does not get messages '
+                'that were enqueued meanwhile, or went with the queue', p_job.name, v_queue ->> 'full', p_job.name));
+    RETURN true;
+END $$;
 
 CREATE OR REPLACE FUNCTION @adm@._alter_job(
     p_name text, p_rule text, p_transformation text, p_exception_queue text, p_poll_interval double precision, p_options jsonb,
@@ -640,7 +663,9 @@ BEGIN
     UPDATE gw_job j SET rule = v_job.rule, transformation = v_job.transformation, exception_queue = v_job.exception_queue,
            poll_interval = v_job.poll_interval, options = v_job.options, require_guarantee = v_job.require_guarantee,
            comments = v_job.comments WHERE j.id = v_job.id;
-    PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
+    IF NOT @adm@._subscribed_again(v_job, 'job') THEN
+        PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
+    END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION @adm@._set_enabled(p_name text, p_enabled boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -650,6 +675,9 @@ BEGIN
     IF v_job.enabled <> p_enabled THEN
         UPDATE gw_job_state s SET not_working_since = NULL WHERE s.job_id = v_job.id;
         UPDATE gw_job j SET enabled = p_enabled WHERE j.id = v_job.id;
+    END IF;
+    IF p_enabled THEN
+        PERFORM @adm@._subscribed_again(v_job, 'job');
     END IF;
 END $$;
 
@@ -661,7 +689,9 @@ CREATE OR REPLACE FUNCTION @adm@._reset_job(p_name text) RETURNS void LANGUAGE p
 DECLARE
     v_job gw_job := @adm@._usable(p_name);
 BEGIN
-    PERFORM @adm@._ready_again(v_job.id);
+    IF NOT @adm@._subscribed_again(v_job, 'job') THEN
+        PERFORM @adm@._ready_again(v_job.id);
+    END IF;
 END $$;
 
 -- Whether a process holds the lease of an agent.
@@ -723,7 +753,7 @@ BEGIN
         IF v_state.backlog > 0 THEN
             PERFORM @adm@._refuse(32801, format('job %s cannot be removed', v_job.name),
                 format('its subscription to %s holds %s; they would be deleted with it', v_job.source, @adm@._held(v_state.backlog, v_state.oldest)),
-                'let the job carry them; or --force (in Python force), which removes the job and leaves the subscription there');
+                'let the job carry them; or --drop-messages (in Python drop_messages), which deletes them; or --force (in Python force), which removes the job and leaves the subscription there');
         END IF;
         PERFORM @adm@._refuse_python(format('job %s cannot be removed from SQL', v_job.name),
             format('its subscription to %s may hold messages, and the database cannot ask the messaging system', v_job.source),

@@ -188,7 +188,9 @@ BEGIN
     PERFORM @adm@._check_job(v_job, v_ends.source, v_ends.destination, v_old);
     UPDATE gw_job j SET rule = v_job.rule, transformation = v_job.transformation, exception_queue = v_job.exception_queue,
            options = v_job.options WHERE j.id = v_job.id;
-    PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
+    IF NOT @adm@._subscribed_again(v_job, 'subscriber') THEN
+        PERFORM @adm@._forget_rule(v_old, v_job, v_ends.source);
+    END IF;
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS v_state = RETURNED_SQLSTATE, v_text = MESSAGE_TEXT, v_detail = PG_EXCEPTION_DETAIL, v_hint = PG_EXCEPTION_HINT;
     PERFORM @adm@._told_of('subscriber', p_name, v_state, v_text, v_detail, v_hint);
@@ -198,7 +200,9 @@ CREATE OR REPLACE FUNCTION @adm@._reset_subscriber(p_name text) RETURNS void LAN
 DECLARE
     v_job gw_job := @adm@._usable_subscriber(p_name);
 BEGIN
-    PERFORM @adm@._ready_again(v_job.id);
+    IF NOT @adm@._subscribed_again(v_job, 'subscriber') THEN
+        PERFORM @adm@._ready_again(v_job.id);
+    END IF;
 END $$;
 
 -- The subscription ends at once; what is left in a messaging system only the agent can remove. The schedule stays.

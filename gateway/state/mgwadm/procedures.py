@@ -68,7 +68,12 @@ _JOBS = (
             Parameter("poll_interval", "double precision", "As above; 0 keeps it, NULL goes back to the default.", "0"),
             Parameter("options", "jsonb", MERGED, "NULL"),
             _job("comments", default=f"'{NO_CHANGE}'", attribute="comment", more=KEEPS),
-            _job("require_guarantee", default=f"'{NO_CHANGE}'", more=KEEPS),
+            _job(
+                "require_guarantee",
+                default=f"'{NO_CHANGE}'",
+                more=f"{KEEPS} From SQL it is checked when the job starts again, which it does when its options or its "
+                "exception queue are altered.",
+            ),
         ),
     ),
     Procedure(
@@ -96,7 +101,8 @@ _JOBS = (
         "reset_job",
         Role.OPERATOR,
         "Jobs",
-        "Makes a job READY without failures; it is tried again at once.",
+        "Makes a job READY without failures; it is tried again at once. A subscription that is gone with its queue is "
+        "made again.",
         (_JOB_NAME,),
     ),
 )
