@@ -310,6 +310,7 @@ def test_auto_takes_the_next_free_port(mgw: Mgw) -> None:
         line = next(line for line in agent.said.splitlines() if "health and metrics on http://" in line)
         port = int(line.partition(f"http://{LOOPBACK}:")[2].partition("/")[0])
         assert 8787 <= port < 8887
+        assert f"; the page on http://{LOOPBACK}:{port}/, REST in /api/v1" in line
         until(port, "/livez", 200)
 
 
@@ -339,8 +340,9 @@ def test_an_address_that_is_no_address_or_is_open_to_others_is_refused(
 def test_an_address_open_to_others_is_taken_behind_a_proxy(mgw: Mgw) -> None:
     port = free_port()
     file = mgw.file(f"settings: {{http: {{listen: '0.0.0.0:{port}', behind_proxy: true}}}}\nqueues: {{H: {{}}}}\n")
-    with running(Mgw(mgw.folder, mgw.environ | {"MGW_HTTP": ""}), file):
+    with running(Mgw(mgw.folder, mgw.environ | {"MGW_HTTP": ""}), file) as agent:
         until(port, "/readyz", 200)
+        assert f"; the page on port {port} (http://127.0.0.1:{port}/ unless a container" in agent.said
         assert _raw(port, b"GET /livez HTTP/1.1\r\nHost: gateway.example.org\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
