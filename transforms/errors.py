@@ -288,6 +288,14 @@ class HubError(GatewayError):
     """The hub database refused an operation."""
 
 
+class HubMissing(HubError):
+    """There is no hub where one was looked for."""
+
+
+class HubIncomplete(HubError):
+    """The hub has not the tables of every part that is asked for, such as the gateway's."""
+
+
 class HubUnavailable(HubError):
     """The hub database cannot be reached or stayed locked [241]."""
 

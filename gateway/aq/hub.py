@@ -104,7 +104,8 @@ class Hub(SessionGround):
         Raises:
             HubVersionMismatch: written by a newer release, or not a hub at all; the database is left untouched.
             HubUnavailable: cannot be reached.
-            HubError: it does not exist and ``create`` is False, or the URL cannot be used.
+            HubMissing: it does not exist and ``create`` is False.
+            HubError: the URL cannot be used.
         """
         address = parse_url(url)
         where, database = address.shown, address.url.database
@@ -152,7 +153,7 @@ class Hub(SessionGround):
 
         Raises:
             HubVersionMismatch: another release made them.
-            HubError: they are not there, and the hub was not opened with ``create``.
+            HubIncomplete: they are not there, and the hub was not opened with ``create``.
         """
         if any(known.name == part.name for known in self.parts):
             return

@@ -26,7 +26,7 @@ from mgw.gateway.config.unchanged import resting_on, seen_of, unaffected
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.state.gateway_hub import open_hub
-from mgw.transforms.errors import GatewayError, HubError
+from mgw.transforms.errors import GatewayError, HubError, HubIncomplete, HubMissing
 
 __all__ = ["apply_action", "apply_actions", "apply_rest", "hub_is_missing", "plan_for", "rehearse", "scratch_hub"]
 
@@ -176,8 +176,10 @@ def hub_is_missing(url: str) -> bool:
     """Whether there is no hub at ``url`` yet; False when that cannot be told."""
     try:
         open_hub(url).close()
-    except HubError as error:
-        return type(error) is HubError and ("does not exist" in error.what or "lacks the tables" in error.what)
+    except (HubMissing, HubIncomplete):
+        return True
+    except HubError:
+        return False
     return False
 
 

@@ -10,7 +10,14 @@ from mgw.gateway.aq import Hub, Undertaking, part_of
 from mgw.gateway.config.plan import Action, Verb
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "is_failure"]
+
+_FAILED = "failed at "
+
+
+def is_failure(result: str | None) -> bool:
+    """Whether the result of a generation says that a step was refused."""
+    return result is not None and result.startswith(_FAILED)
 
 
 class Progress:
@@ -35,7 +42,7 @@ class Progress:
         except GatewayError as error:
             if last:
                 with suppress(GatewayError):  # that the step was refused counts more
-                    self._close(f"failed at {action.object}: {error.what}")
+                    self._close(f"{_FAILED}{action.object}: {error.what}")
             raise
         self._done[action.verb] += 1
 

@@ -56,7 +56,7 @@ COLUMN_TEXTS = {
     "BEFORE_CHANGE": "The same before the change. Null: it was not there, or no definition was changed.",
     "MGW_AUDIT.GENERATION": "Generation of the definitions that the change is part of; null: it changed none.",
     "MGW_AUDIT.KIND": "Kind of the object: agent, link, foreign queue, job, role, ...; null: it has no definition.",
-    "MGW_AUDIT.RESULT": "Of an apply or rollback, in its last row: what it came to.",
+    "MGW_AUDIT.RESULT": "Of an apply, rollback, replay or discard of several steps, in its last row: what it came to.",
     "MGW_AUDIT.THROUGH": f"{', '.join(WAYS)}; null: an earlier release wrote it.",
     "MGW_AUDIT.VERSION": "The metric `mgw_config_generation` with this change; null: it has no part in that.",
     "DBA_OUTBOUND_SCHEDULES.DESTINATION": "Foreign queue that it propagates to.",

@@ -41,6 +41,14 @@ class HttpAddress:
         return not self.proxied and _is_loopback(self.host)
 
     @property
+    def everywhere(self) -> bool:
+        """Whether it is every address of this machine: nobody can go to it as it is written."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
     def shown(self) -> str:
         """The address as it is written."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -48,8 +48,8 @@ def has_extra() -> bool:
 
 
 def opener(address: HttpAddress, hub: Hub, probes: Probing, *, has_jobs: bool) -> tuple[Opens, str]:
-    """What answers, and words for what that is more than health and metrics: nothing, where the extra ``http`` is not
-    installed.
+    """What answers, and words for what that is more than health and metrics, with ``{page}`` for the address of the
+    page: nothing, where the extra ``http`` is not installed.
 
     Args:
         has_jobs: the process has jobs, which come before requests.
@@ -81,6 +81,8 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing, *, has_jobs: bool) -
     certificate = None if address.certificate is None else Certificate(*address.certificate)
     app = guarded(application(hub, probes, reach, Budget(has_jobs=has_jobs)), reach)
     word = "; the page on /, REST in /api/v1, described on /docs"
+    app = guarded(application(hub, probes, reach, Budget() if has_jobs else None), reach)
+    word = "; the page on {page}, REST in /api/v1, described on /docs"
     return lambda listener: WebServer(listener, app, certificate), word
 
 
@@ -155,10 +157,10 @@ class Face:
                     listener.close()
                     return None
                 self._server = opens(listener)
-            host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
-            scheme = "http" if self._address.certificate is None else "https"
             _LOGGER.info(
-                "health and metrics on %s://%s:%d/ (livez, readyz, healthz, metrics)%s", scheme, host, port, word
+                "health and metrics on %s (livez, readyz, healthz, metrics)%s",
+                _url(self._address, self._address.host, port),
+                word.format(page=_page(self._address, port)),
             )
             return None
         return None if failure is None else _refusal(self._address, failure)
@@ -167,6 +169,21 @@ class Face:
         while not self._closing.wait(RETRY_SECONDS):
             if self._open() is None:
                 return
+
+
+def _url(address: HttpAddress, host: str, port: int) -> str:
+    scheme = "http" if address.certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _page(address: HttpAddress, port: int) -> str:
+    """Where a person finds the page. What a proxy or a container publishes, this process does not know."""
+    if not address.everywhere:
+        return _url(address, address.host, port)
+    if not address.proxied:
+        return _url(address, socket.gethostname(), port)
+    here = _url(address, "127.0.0.1", port)
+    return f"port {port} ({here} unless a container or a proxy publishes it elsewhere)"
 
 
 def _listen(host: str, port: int) -> socket.socket:

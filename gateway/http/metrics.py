@@ -79,7 +79,14 @@ METRICS = (
         ("agent",),
     ),
     Metric("mgw_config_generation", "gauge", "Version of the definitions in force; grows with every change."),
-    Metric("mgw_config_apply_total", "counter", "Configuration files read again at SIGHUP: ok, refused.", ("result",)),
+    Metric(
+        "mgw_config_apply_total",
+        "counter",
+        "Generations of the definitions (`mgw generations`) that became complete since the process started, whoever "
+        "made them: ok; failed, where a step was refused after others were done. Also configuration files that were "
+        f"read again at SIGHUP: ok, where they changed nothing; refused. At most {HELD_SECONDS:.0f} s old.",
+        ("result",),
+    ),
     Metric(
         "mgw_worker_restarts_total",
         "counter",
@@ -319,14 +326,15 @@ def _of_inside(inside: Inside, look: Look | None) -> Iterator[Sample]:
         yield "mgw_lease_remaining_seconds", {"agent": inside.agent}, inside.lease_left
     if inside.generation is not None:
         yield "mgw_config_generation", {}, inside.generation
-    for result in ("ok", "refused"):
-        yield "mgw_config_apply_total", {"result": result}, inside.applied.get(result, 0)
+    yield "mgw_config_apply_total", {"result": "refused"}, inside.applied.get("refused", 0)
     for number, count in inside.worker_restarts.items():
         yield "mgw_worker_restarts_total", {"worker": str(number)}, count
 
 
 def _of_hub(probes: Probing, look: Look, held: Held) -> Iterator[Sample]:
     """The agent of this process, its links and jobs; other agents tell of theirs."""
+    for result, count in held.applied.items():
+        yield "mgw_config_apply_total", {"result": result}, count + probes.inside().applied.get(result, 0)
     health = probes.judged(look)
     yield "mgw_healthy", {"agent": probes.agent}, health.healthy
     for link in health.links:

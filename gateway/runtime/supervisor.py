@@ -94,7 +94,7 @@ class Supervisor:
         self._secret_files = SecretFiles(lambda: procedures.read_files(options.config_files), self.request_reload)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
-        self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
+        self.applied: Counter[str] = Counter()  # files read again: ok, they changed nothing; refused
         self.heap = StartHeap()
         self.exit_code = 0
         self.fenced = False  # another process took the agent over
@@ -310,10 +310,12 @@ class Supervisor:
             return
         self._secret_files.about_to_read()
         try:
+            unchanged = 1
             for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
                 self.pulse.beat()
-            self.applied["ok"] += 1
+                unchanged = 0
+            self.applied["ok"] += unchanged
             self._prepared = set()
         except GatewayError as error:
             self.applied["refused"] += 1

@@ -20,12 +20,15 @@ THROUGH = f"{', '.join(f'`{each}`' for each in WAYS[:-1])} or `{WAYS[-1]}`; null
 _SHORT = frozenset(("queue privilege", "system privilege", "type privilege", "role", "user", "parked keys"))
 
 _TOLD_KINDS = frozenset(("user", "exceptions", "parked keys"))
+_EXCEPTION_QUEUE = "exception_queue"
+_UNTOLD = frozenset((_EXCEPTION_QUEUE, "messages"))
+_SEVERAL = ("begin ", "end ")  # of what is done in several batches, each with an event
 _TOLD_ACTIONS = frozenset(("purge", "drop queue", "drop queue table", "remove subscriber", "remove job"))
 
 
 def has_event(each: Audited) -> bool:
     """Whether an event tells of the same: of users, of the exception desk, of what is removed with its messages."""
-    return each.kind in _TOLD_KINDS or each.action in _TOLD_ACTIONS
+    return (each.kind in _TOLD_KINDS and not each.action.startswith(_SEVERAL)) or each.action in _TOLD_ACTIONS
 
 
 def told(each: Audited) -> str:
@@ -37,7 +40,8 @@ def told(each: Audited) -> str:
         values = presented(each.after_change or each.before_change) or {}
         text += f" ({', '.join(f'{name}: {value}' for name, value in values.items() if name != SECRETS)})"
     elif each.kind == "exceptions" and each.before_change is not None:
-        text += f" (in {each.before_change.get('exception_queue')})"
+        more = (f"{name}: {value}" for name, value in each.before_change.items() if name not in _UNTOLD)
+        text += f" ({', '.join((f'in {each.before_change.get(_EXCEPTION_QUEUE)}', *more))})"
     if each.messages:
         became = "deleted" if each.moved_to is None else f"moved to queue {each.moved_to}"
         text += f": {each.messages} message{'' if each.messages == 1 else 's'} {became}"

@@ -17,11 +17,27 @@ from mgw.gateway.config.export import object_values
 from mgw.gateway.config.forms import fold_of
 from mgw.gateway.config.models import NOUNS, SECTIONS
 from mgw.gateway.config.running import read_section
+from mgw.gateway.definitions.objects import Propagation
+from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.options import typed_options
+from mgw.links import registry
 
-__all__ = ["NOUNS", "SECTIONS", "Definition", "Filter", "Page", "find", "find_model", "name_in", "page_of", "shown"]
+__all__ = [
+    "NOUNS",
+    "SECTIONS",
+    "Definition",
+    "Filter",
+    "Page",
+    "find",
+    "find_model",
+    "name_in",
+    "page_of",
+    "require_named",
+    "shown",
+    "types_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,24 @@ class Filter:
             return False
         ends = [name, getattr(model, "source", ""), getattr(model, "destination", "")]
         return self.link is None or self.link.upper() in {end.rpartition("@")[2].upper() for end in ends if "@" in end}
+
+
+def types_of(section: str, *, own: bool = False) -> tuple[str, ...]:
+    """The types that links or jobs can have, as a file writes them; ``own``: without those of other packages."""
+    return tuple(each.lower() for each in (registry.types(own=own) if section == "links" else Propagation))
+
+
+def require_named(hub: Hub, *, link: str | None = None, agent: str | None = None) -> None:
+    """Check that the objects exist by which a list is filtered; an empty list would read as if they had none.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    admin = GatewayAdmin(hub)
+    if link is not None:
+        lookup.link_name(admin, link)
+    if agent is not None:
+        lookup.agent(admin, agent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.upgrade import parts
 from mgw.gateway.state import gateway_hub
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
-from mgw.transforms.errors import HubError
+from mgw.transforms.errors import HubIncomplete, HubMissing
 
 __all__ = ["Dropped", "Hub", "Made", "administration", "create_hub", "drop_hub", "open_hub"]
 
@@ -72,12 +72,12 @@ def create_hub(url: str) -> Made:
     try:
         with open_hub(url) as hub:
             return Made(hub.name, hub.schema, "nothing")
-    except HubError as error:
-        if type(error) is not HubError:  # a kind of its own is a reason not to create one
-            raise
-        queues = "lacks the tables" in error.what
+    except HubIncomplete:
+        done: Literal["gateway", "hub"] = "gateway"
+    except HubMissing:
+        done = "hub"
     with open_hub(url, create=True) as hub:
-        return Made(hub.name, hub.schema, "gateway" if queues else "hub")
+        return Made(hub.name, hub.schema, done)
 
 
 def drop_hub(url: str, *, force: bool = False, clock: Clock = SYSTEM_CLOCK) -> Dropped:

@@ -8,6 +8,7 @@ from mgw import __version__
 from mgw.gateway.aq import DEFAULT_SCHEMA, Hub
 from mgw.gateway.observe.measures import Measured
 from mgw.gateway.runtime.supervisor import Supervisor
+from mgw.gateway.services.applies import Applies
 from mgw.gateway.services.health import look, unreachable
 from mgw.gateway.services.looks import FRESH_SECONDS, Looks
 from mgw.gateway.services.probing import Held, Inside, Probing, Readiness
@@ -28,6 +29,7 @@ class HubProbes:
     def __init__(self, hub: Hub, clock: Clock = SYSTEM_CLOCK) -> None:
         self._hub = hub
         self._looks = Looks(hub, clock, look, FRESH_SECONDS)
+        self._applies = Applies(hub)
         self._held = Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
 
     @property
@@ -72,7 +74,7 @@ class HubProbes:
         return self._held.latest()
 
     def _look_at_queues(self, hub: Hub) -> Held:
-        return Held(_queues(hub))
+        return Held(_queues(hub), applied=self._applies.counts())
 
     def measured(self) -> Measured:
         """See :class:`Probing`: there are no jobs here."""
@@ -110,7 +112,7 @@ class Probes(HubProbes):
     def _look_at_queues(self, hub: Hub) -> Held:
         with hub.read() as conn:
             jobs = status.held_for_jobs(conn, self.agent)
-        return Held(_queues(hub), jobs)
+        return Held(_queues(hub), jobs, self._applies.counts())
 
     def measured(self) -> Measured:
         """What the jobs measured since the agent was started."""

@@ -40,7 +40,8 @@ class Inside:
     Attributes:
         generation: version of the definitions in force; None: none is loaded.
         lease_left: seconds until the lease ends; None: the agent is stopped.
-        applied: how often configuration files were read again, by result.
+        applied: how often configuration files were read again at SIGHUP and changed nothing: ``ok``, or were
+            ``refused``.
         worker_restarts: how often each worker process was replaced since the agent started, by number.
     """
 
@@ -61,10 +62,12 @@ class Held:
         queues: messages by queue and state.
         jobs: by job that reads from such a queue, how many messages wait and for how many seconds the oldest (None:
             none waits).
+        applied: generations of the definitions that became complete since the process started, by result.
     """
 
     queues: Mapping[tuple[str, str], int] = field(default_factory=dict)
     jobs: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
+    applied: Mapping[str, int] = field(default_factory=dict)
 
 
 class Probing(Protocol):

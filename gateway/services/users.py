@@ -11,7 +11,9 @@ import hmac
 import re
 import secrets
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ from mgw.transforms.errors import AdminError, GatewayError
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-__all__ = ["Identity", "Role", "TokenRow", "UserRow", "Users"]
+__all__ = ["KEPT", "Identity", "Kept", "Role", "TokenRow", "UserRow", "Users"]
 
 SESSION_SECONDS = 12 * 3600.0  # since a session was begun
 IDLE_SECONDS = 3600.0  # since it was last used
@@ -40,6 +42,15 @@ _SHORTEST, _LONGEST = 12, 1024  # characters of a password
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@-]{0,127}")
 _TOKEN = re.compile(r"mgw_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _AT_ONCE = threading.BoundedSemaphore(2)  # a hash takes 64 MiB for a moment
+
+
+class Kept(Enum):
+    """In the place of a value that stays as it is, where None is a value."""
+
+    KEPT = auto()
+
+
+KEPT = Kept.KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +133,7 @@ class Users:
         Raises:
             AdminError: there is no such user, or the password cannot be used.
         """
-        hashed = None if password is None else self._hash(name, password)
-        with self._hub.write() as conn:
-            found = self._known(conn, name)
-            stored.set_password(conn, name, hashed)
-            stored.delete_sessions(conn, name)
-            before, after = (_shown(found.role, each) for each in (found.password, hashed))
-            if found.password is not None and hashed is not None:
-                after[RENEWED] = ["password"]
-            self._keep(conn, "alter", found.name, before, after, by)
-        self._tell(found.name, "has no password any more" if password is None else "has another password", by)
-        return found.name
+        return self.alter(name, password=password, by=by).name
 
     def set_role(self, name: str, role: Role, *, by: str) -> str:
         """Give a user another role; it holds from the next request on. The name as it was defined.
@@ -140,15 +141,51 @@ class Users:
         Raises:
             AdminError: there is no such user, or no administrator would be left.
         """
+        return self.alter(name, role=role, by=by).name
+
+    def alter(
+        self,
+        name: str,
+        *,
+        role: Role | None = None,
+        password: str | Kept | None = KEPT,
+        by: str,
+        check: Callable[[UserRow], None] = lambda _: None,
+    ) -> UserRow:
+        """Give a user another role, another password, or both: together or not at all. The user as it is then.
+
+        Args:
+            role: holds from the next request on; None: it stays.
+            password: another one ends the sessions of the user; None: no more.
+            check: gets the user as it is before, and refuses the change by raising.
+
+        Raises:
+            AdminError: there is no such user, the password cannot be used, or no administrator would be left.
+        """
+        hashed = self._hash(name, password) if isinstance(password, str) else None
+        told: list[str] = []
         with self._hub.write() as conn:
-            found = self._known(conn, name)
-            if role is not Role.ADMINISTRATOR:
-                self._keep_an_administrator(conn, found)
-            stored.set_role(conn, name, role)
-            before, after = (_shown(each, found.password) for each in (found.role, role))
-            self._keep(conn, "alter", found.name, before, after, by)
-        self._tell(found.name, f"is {role.lower()} now", by)
-        return found.name
+            stored.lock_users(conn)
+            found = altered = self._known(conn, name)
+            check(found)
+            if role is not None and role is not found.role:
+                if role is not Role.ADMINISTRATOR:
+                    self._keep_an_administrator(conn, found)
+                stored.set_role(conn, name, role)
+                altered = replace(altered, role=role)
+                told.append(f"is {role.lower()} now")
+            if not isinstance(password, Kept):
+                stored.set_password(conn, name, hashed)
+                stored.delete_sessions(conn, name)
+                altered = replace(altered, password=hashed)
+                told.append("has no password any more" if hashed is None else "has another password")
+            after = _shown(altered.role, altered.password)
+            if found.password is not None and hashed is not None:
+                after[RENEWED] = ["password"]
+            self._keep(conn, "alter", found.name, _shown(found.role, found.password), after, by)
+        if told:
+            self._tell(found.name, " and ".join(told), by)
+        return altered
 
     def remove(self, name: str, *, by: str) -> str:
         """Remove a user with tokens and sessions; the name as it was defined.
@@ -157,6 +194,7 @@ class Users:
             AdminError: there is no such user, or others and no administrator would be left.
         """
         with self._hub.write() as conn:
+            stored.lock_users(conn)
             found = self._known(conn, name)
             if len(stored.list_users(conn)) > 1:
                 self._keep_an_administrator(conn, found)

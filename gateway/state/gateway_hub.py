@@ -67,7 +67,9 @@ def open_hub(
     Raises:
         HubUnavailable: the database cannot be reached.
         HubVersionMismatch: another release made the hub.
-        HubError: there is no hub, and ``create`` is not set; or the place cannot be used for one.
+        HubMissing: there is no hub, and ``create`` is not set.
+        HubIncomplete: the hub has only queues, and ``create`` is not set.
+        HubError: the place cannot be used for a hub.
     """
     hub = Hub.open(
         url,
@@ -95,6 +97,6 @@ def complete(hub: Hub) -> None:
 
     Raises:
         HubVersionMismatch: another release made them.
-        HubError: they are not there, and the hub was not opened with ``create``.
+        HubIncomplete: they are not there, and the hub was not opened with ``create``.
     """
     hub.add_part(GATEWAY_PART)

@@ -145,6 +145,20 @@ def audit(
     return [_audited(*row) for row in Db(conn).rows(sql, (*values, limit))]
 
 
+def audited_before(conn: sa.Connection, moment: float) -> int:
+    """The largest number of an entry of the audit that is older than a moment (epoch seconds); 0: there is none."""
+    sql = "SELECT id FROM aq_audit WHERE time < ? ORDER BY id DESC LIMIT 1"
+    return int(Db(conn).scalar(sql, (moment,)) or 0)
+
+
+def completed_after(conn: sa.Connection, number: int) -> list[tuple[int, str | None]]:
+    """Generations that became complete with an entry of a larger number: that number, and what an undertaking came
+    to; None: it was one change."""
+    sql = f"""SELECT id, result FROM aq_audit
+               WHERE id > ? AND {_GENERATION} IS NOT NULL AND (generation IS NULL OR result IS NOT NULL)"""
+    return [(int(entry), result) for entry, result in Db(conn).rows(sql, (number,))]
+
+
 def last_of(conn: sa.Connection, generation: int) -> int | None:
     """The number of the last entry of a generation; None: there is none, or it is not kept any more."""
     sql = f"SELECT MAX(id) FROM aq_audit WHERE id >= ? AND {_GENERATION} = ?"

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import Db
 from mgw.gateway.definitions.roles import Role
+from mgw.gateway.state.tables import user
 
 __all__ = [
     "TokenRow",
@@ -27,6 +28,7 @@ __all__ = [
     "insert_user",
     "list_tokens",
     "list_users",
+    "lock_users",
     "prune_sessions",
     "set_password",
     "set_role",
@@ -38,6 +40,8 @@ _USER = "u.name, u.role, u.password, u.created"
 _TOKEN = "t.id, u.name, t.role, t.comments, t.created, t.expires, t.used"
 _USERS = f"SELECT {_USER} FROM gw_user u ORDER BY u.name_key"
 _ONE = f"SELECT {_USER} FROM gw_user u WHERE u.name_key = ?"
+_LOCK = sa.select(user.c.name_key).order_by(user.c.name_key).with_for_update()
+_LOCK = sa.select(user.c.name_key).order_by(user.c.name_key).with_for_update()
 _ANY = "SELECT 1 FROM gw_user LIMIT 1"
 _INSERT = "INSERT INTO gw_user (name_key, name, role, password, created) VALUES (?, ?, ?, ?, ?)"
 _PASSWORD = "UPDATE gw_user SET password = ? WHERE name_key = ?"
@@ -91,6 +95,11 @@ def has_users(conn: sa.Connection) -> bool:
 def list_users(conn: sa.Connection) -> list[UserRow]:
     """All users, by name."""
     return [_user(row) for row in Db(conn).rows(_USERS)]
+
+
+def lock_users(conn: sa.Connection) -> None:
+    """Have others who change users wait until this transaction ends."""
+    conn.execute(_LOCK)
 
 
 def get_user(conn: sa.Connection, name: str) -> UserRow | None:

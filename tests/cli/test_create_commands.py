@@ -56,6 +56,12 @@ def test_a_hub_is_created_once_and_nothing_else_is_touched(mgw: Mgw) -> None:
     assert "written by an older release" in mgw("hub", "create").err
 
 
+def test_what_a_hub_is_called_does_not_decide_whether_there_is_one(mgw: Mgw) -> None:
+    """The texts of errors hold the name of the hub."""
+    new = f"sqlite:///{mgw.folder}/lacks the tables.db"
+    assert mgw.ok("hub", "create", "--hub", new).splitlines()[0].endswith("/lacks the tables.db created")
+
+
 def test_commands_make_what_a_file_makes(empty: Mgw) -> None:
     mgw = empty
     file = mgw.file(CONFIGURATION)

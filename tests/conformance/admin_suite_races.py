@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ from mgw.gateway.config.models import Document
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.expected import Expected, Unexpected
+from mgw.gateway.services.users import Role, UserRow, Users
 from mgw.gateway.state.gateway_hub import open_hub
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.errors import AdminError, GatewayError
 
 BEFORE: dict[str, Any] = {
     "agents": {"second": {"max_threads": 3}},
@@ -174,3 +175,47 @@ def test_if_match_holds_until_the_change_is_made(two: tuple[Hub, Hub], monkeypat
         changes.put("grants", "otto", MINE["grants"]["otto"], Expected(one_of=frozenset((tag,))))
     held = GatewayAdmin(one).aq.system_privileges()
     assert [(each.grantee, each.privilege) for each in held] == [("otto", "MANAGE_ANY")]
+
+
+def test_of_two_administrators_who_step_back_at_once_one_stays(
+    two: tuple[Hub, Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes between the first one's look for another administrator and the end of its transaction."""
+    one, other = (Users(hub) for hub in two)
+    for name in ("ada", "bob"):
+        one.add(name, Role.ADMINISTRATOR, None, by="test")
+    one.add("eve", Role.VIEWER, None, by="test")
+    steps: tuple[Callable[[Users, str], Any], ...] = (
+        lambda users, name: users.set_role(name, Role.VIEWER, by=name),
+        lambda users, name: users.remove(name, by=name),
+    )
+    keep = Users._keep_an_administrator
+    for step in steps:
+        refused: list[str] = []
+        late: list[threading.Thread] = []
+
+        def bob(step: Callable[[Users, str], Any] = step, refused: list[str] = refused) -> None:
+            try:
+                step(other, "bob")
+            except AdminError as error:
+                refused.append(error.what)
+
+        def slow(
+            conn: Any,
+            gone: UserRow,
+            late: list[threading.Thread] = late,
+            bob: Callable[[], None] = bob,
+        ) -> None:
+            keep(conn, gone)
+            if not late:
+                late.append(threading.Thread(target=bob))
+                late[0].start()
+                late[0].join(1)  # it waits for this transaction
+
+        monkeypatch.setattr(Users, "_keep_an_administrator", staticmethod(slow))
+        step(one, "ada")
+        late[0].join(60)
+        assert refused == ["user bob must stay an administrator"]
+        assert one.get("bob").role is Role.ADMINISTRATOR
+        if step is steps[0]:
+            one.set_role("ada", Role.ADMINISTRATOR, by="test")

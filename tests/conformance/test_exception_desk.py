@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mgw.gateway.services.audit_words import told
-from mgw.gateway.services.exceptions import EVERYTHING, Change, DeskRefused, Outcome, Pace, Which, desk_of
+from mgw.gateway.services.audit_words import has_event, told
+from mgw.gateway.services.exceptions import EVERYTHING, Change, DeskRefused, Outcome, Pace, Which, desk_of, journal
+from mgw.gateway.services.generations import generations
 from mgw.gateway.services.happenings import audit
 from mgw.gateway.services.lookup import NotFound
 from mgw.links.memory.broker import MemoryBroker
@@ -162,8 +163,55 @@ def test_discard_removes_and_tells(gateway: Gateway) -> None:
     assert waiting(gateway) == []
     assert any("discarded by me: " + outcome.done[0] in text for text in gateway.events())
     (kept,) = audit(gateway.hub, 1)
-    assert (kept.actor, told(kept)) == ("me", "discard exceptions out (in BAD): 1 message deleted")
-    assert kept.before_change == {"exception_queue": "BAD", "messages": outcome.done}
+    assert (kept.actor, told(kept)) == ("me", "discard exceptions out (in BAD, limit: 1): 1 message deleted")
+    assert kept.before_change == {"exception_queue": "BAD", "limit": 1, "messages": outcome.done}
+
+
+def test_the_audit_of_several_batches_says_what_was_wanted_what_was_done_and_how_it_ended(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_IDS", 2)  # messages in an entry
+    desk, seen = desk_of(gateway.admin, "out"), audit(gateway.hub, 1)[0].id
+    which = Which(reason="*", since=0.0)
+    outcome = desk.replay(which, by="me", limit=None, pace=Pace(1, lambda _: None), dry=False)
+    begin, first, second, end = reversed(audit(gateway.hub, 9, after=seen))
+    wanted = "rate: 1, reason: *, since: 1970-01-01T00:00:00.000+00:00"
+    assert told(begin) == f"begin replay of exceptions out (in BAD, {wanted}, to: Q)"
+    assert told(first) == f"replay exceptions out (in BAD, begun: {begin.id}): 2 messages moved to queue Q"
+    assert told(second) == f"replay exceptions out (in BAD, begun: {begin.id}): 1 message moved to queue Q"
+    assert told(end) == f"end replay of exceptions out (in BAD, begun: {begin.id}): 3 replayed"
+    assert {each.actor for each in (begin, first, second, end)} == {"me"}
+    named = [each.before_change["messages"] for each in (first, second) if each.before_change]
+    assert [*named[0], *named[1]] == outcome.done
+    assert [has_event(each) for each in (begin, first, second, end)] == [False, True, True, False]
+    assert not generations(gateway.hub, 9)[0].what.startswith("begin"), "it is no change of the definitions"
+
+
+def test_the_audit_has_what_was_done_until_the_process_was_killed(gateway: Gateway) -> None:
+    def killed(_: float) -> None:
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(1)
+
+    done: list[int] = []
+    desk, seen = desk_of(gateway.admin, "out"), audit(gateway.hub, 1)[0].id
+    with pytest.raises(KeyboardInterrupt):
+        desk.discard(EVERYTHING, by="me", limit=None, pace=Pace(1, killed), dry=False)
+    begin, kept = reversed(audit(gateway.hub, 9, after=seen))
+    assert told(begin) == "begin discard of exceptions out (in BAD, rate: 1)"
+    assert told(kept) == f"discard exceptions out (in BAD, begun: {begin.id}): 2 messages deleted"
+    assert bodies(gateway.browse("BAD")) == GIVEN[2:]
+
+
+def test_the_audit_tells_why_several_batches_ended_early(gateway: Gateway) -> None:
+    def stop(_: float) -> None:
+        gateway.queues.stop_queue("Q", enqueue=True, dequeue=False)
+
+    desk, seen = desk_of(gateway.admin, "out"), audit(gateway.hub, 1)[0].id
+    desk.replay(EVERYTHING, by="me", limit=None, pace=Pace(1, stop), dry=False)
+    found = [told(each) for each in audit(gateway.hub, 9, after=seen) if each.kind == "exceptions"]
+    assert found[0].partition("): ")[2].startswith("1 replayed, stopped: ORA-25207: ")
+    assert len(found) == 3
 
 
 def test_an_edited_message_keeps_its_reason_and_place(gateway: Gateway) -> None:

@@ -141,7 +141,7 @@ def test_a_hub_that_fails_after_the_replay_doubles_and_does_not_lose(
         raise LinkUnavailable("killed here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "record", fail)
+        patch.setattr(module.Journal, "keep", fail)
         with pytest.raises(LinkUnavailable):
             replayed(logs.desk(to="OTHER@l"))
     assert len(replayed(logs.desk(to="OTHER@l")).done) == 2

@@ -12,6 +12,7 @@ from typing import Any
 import pika
 import pytest
 
+from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.exceptions import (
     EVERYTHING,
     Change,
@@ -165,11 +166,11 @@ def test_a_discard_takes_what_is_meant_and_leaves_the_others_in_order(queues: Qu
     assert [body for body, _, _ in left] == [b"same", b"b", b"c"]
     assert all(redelivered for _, _, redelivered in left)
     assert any("discarded by me" in text for text in queues.gateway.events())
-    second, first = audit(queues.gateway.hub, 2)
-    assert [first.actor, second.actor] == ["me", "me"]
-    assert [first.before_change, second.before_change] == [
-        {"exception_queue": "BAD@r", "messages": [each]} for each in outcome.done
-    ]
+    begin, kept, end = reversed(audit(queues.gateway.hub, 3))
+    assert [each.actor for each in (begin, kept, end)] == ["me"] * 3
+    assert begin.before_change == {"exception_queue": "BAD@r", "ids": 2, "rate": 1.9}
+    assert kept.before_change == {"exception_queue": "BAD@r", "begun": begin.id, "messages": outcome.done}
+    assert told(end) == f"end discard of exceptions in (in BAD@r, begun: {begin.id}): 2 discarded"
 
 
 def test_a_replay_reads_pages_in_order_and_only_what_was_there_when_it_began(
@@ -210,7 +211,7 @@ def test_a_hub_that_fails_after_the_replay_doubles_and_does_not_lose(
         raise LinkUnavailable("killed here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "record", fail)
+        patch.setattr(module.Journal, "keep", fail)
         with pytest.raises(LinkUnavailable):
             replayed(queues.desk())
     eventually(lambda: queues.ready("BAD") == 2)

@@ -36,6 +36,7 @@ from tests.support.processes import sockets_of
 from tests.support.prometheus import Family, parse
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
+from tests.support.web import Caller
 
 __all__ = ["amqp", "applied", "small_disk", "template"]  # fixtures
 
@@ -257,6 +258,35 @@ def test_a_main_loop_that_hangs_is_not_live(mgw: Mgw) -> None:
         eventually(lambda: metrics(port)["mgw_config_apply_total"].value(result="ok") >= 1, deadline=PATIENCE)
 
 
+def test_changes_of_the_definitions_are_counted_whoever_makes_them(mgw: Mgw) -> None:
+    def counted(result: str) -> float:
+        return metrics(port)["mgw_config_apply_total"].value(result=result)
+
+    def becomes(number: float) -> None:
+        eventually(lambda: counted("ok") == number, deadline=PATIENCE)
+
+    file = mgw.folder / mgw.file("queues: {H: {}}\n")
+    with answering(mgw, str(file)) as (agent, port):
+        until(port, "/readyz", 200)
+        web, begun = Caller(port), counted("ok")
+        mgw.ok("links", "create", "one", "--type", "memory")
+        becomes(begun + 1)
+        back = web.ok("GET", "/api/v1/config/generations?limit=1")["generations"][0]["generation"]
+        mgw.ok("apply", mgw.file("links: {two: {type: memory}, three: {type: memory}}\n", "more.yaml"))
+        becomes(begun + 2)
+        web.ok("POST", "/api/v1/config/rollback", {"generation": back})
+        becomes(begun + 3)
+        file.write_text("queues: {H: {}}\nlinks: {four: {type: memory}}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        becomes(begun + 4)
+        agent.process.send_signal(signal.SIGHUP)  # it changes nothing, and is done
+        becomes(begun + 5)
+        file.write_text("queues: {H: {}}\nlinks: {four: {type: nosuch}}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        eventually(lambda: counted("refused") == 1, deadline=PATIENCE)
+        assert (counted("ok"), counted("failed")) == (begun + 5, 0)
+
+
 def test_a_full_disk_makes_the_agent_unready_and_unhealthy(
     mgw: Mgw, small_disk: list[str], rabbitmq: RabbitMQ, amqp: Any
 ) -> None:
@@ -310,6 +340,7 @@ def test_auto_takes_the_next_free_port(mgw: Mgw) -> None:
         line = next(line for line in agent.said.splitlines() if "health and metrics on http://" in line)
         port = int(line.partition(f"http://{LOOPBACK}:")[2].partition("/")[0])
         assert 8787 <= port < 8887
+        assert f"; the page on http://{LOOPBACK}:{port}/, REST in /api/v1" in line
         until(port, "/livez", 200)
 
 
@@ -339,8 +370,9 @@ def test_an_address_that_is_no_address_or_is_open_to_others_is_refused(
 def test_an_address_open_to_others_is_taken_behind_a_proxy(mgw: Mgw) -> None:
     port = free_port()
     file = mgw.file(f"settings: {{http: {{listen: '0.0.0.0:{port}', behind_proxy: true}}}}\nqueues: {{H: {{}}}}\n")
-    with running(Mgw(mgw.folder, mgw.environ | {"MGW_HTTP": ""}), file):
+    with running(Mgw(mgw.folder, mgw.environ | {"MGW_HTTP": ""}), file) as agent:
         until(port, "/readyz", 200)
+        assert f"; the page on port {port} (http://127.0.0.1:{port}/ unless a container" in agent.said
         assert _raw(port, b"GET /livez HTTP/1.1\r\nHost: gateway.example.org\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 

@@ -17,7 +17,7 @@ from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.upkeep import time_manager
-from mgw.transforms.errors import AqError, HubError, HubUnavailable
+from mgw.transforms.errors import AqError, HubError, HubMissing, HubUnavailable
 from mgw.transforms.message import Message
 from tests.conformance import hub_suite as base
 from tests.conformance import suites
@@ -355,5 +355,5 @@ class TestPostgreSQL(base.HubCase):
         assert str(port) in str(caught.value)
 
     def test_missing_database_says_how_to_make_it(self) -> None:
-        with pytest.raises(HubError, match=r"does not exist.*createdb"):
+        with pytest.raises(HubMissing, match=r"does not exist.*createdb"):
             Hub.open(self.url.rpartition("/")[0] + "/nothing_there")

@@ -124,7 +124,8 @@ def test_a_list_is_filtered_and_comes_in_pages(web: Caller) -> None:
     assert names("/links?name=RABBIT*") == ["rabbit0", "rabbit1", "rabbit2"]
     assert names("/links?name=?og") == names("/links?type=kafka") == ["log"]
     assert names("/links?agent=default_agent&state=unused") == ["log", "rabbit0", "rabbit2"]
-    assert names("/links?agent=other") == names("/jobs?state=FAILED") == names("/jobs?link=log") == []
+    assert names("/jobs?state=FAILED") == names("/jobs?link=log") == names("/jobs?type=outbound") == []
+    assert names("/links?type=Mqtt") == names("/foreign-queues?link=LOG") == []
     assert names("/jobs?link=RABBIT1&type=inbound&agent=DEFAULT_AGENT&state=STOPPED") == ["in"]
     assert names("/foreign-queues?link=rabbit1") == ["in/a@rabbit1"]
     assert names("/agents?state=NOT_STARTED") == ["DEFAULT_AGENT"]
@@ -140,6 +141,27 @@ def test_a_list_is_filtered_and_comes_in_pages(web: Caller) -> None:
     assert seen == [["log", "rabbit0"], ["rabbit1", "rabbit2"]]
     for bad in ("limit=0", "limit=1001", "cursor=%00", "cursor=_w"):
         assert web.refused(422, "GET", f"{API}/links?{bad}")
+
+
+@pytest.mark.usefixtures("furnished")
+@pytest.mark.parametrize(
+    ("path", "status", "about", "told"),
+    [
+        ("/links?type=rabbitqm", 422, "", "query.type: Value error, 'rabbitqm' is none of rabbitmq, kafka, mqtt"),
+        ("/jobs?type=outbond", 422, "", "is none of inbound, outbound, through, local"),
+        ("/links?agent=other", 404, "agent other", "known: DEFAULT_AGENT"),
+        ("/jobs?agent=defaultagent", 404, "agent defaultagent", "did you mean 'DEFAULT_AGENT'?"),
+        ("/jobs?link=rabit1&state=FAILED", 404, "link rabit1", "did you mean 'rabbit1'?"),
+        ("/foreign-queues?link=rabit1", 404, "link rabit1", "did you mean 'rabbit1'?"),
+        ("/users/nobody/tokens", 404, "user nobody", "mgw users list"),
+    ],
+)
+def test_a_list_of_what_cannot_be_is_refused_and_not_empty(
+    web: Caller, path: str, status: int, about: str, told: str
+) -> None:
+    found = web.refused(status, "GET", f"{API}{path}")  # no empty list: that would read as all is well
+    assert found.get("object", "") == about
+    assert told in found["cause"] + found["cure"]
 
 
 @pytest.mark.usefixtures("furnished")

@@ -604,3 +604,21 @@ def test_one_user_is_shown_and_changed_if_nobody_was_faster(hub: Hub) -> None:
         assert boss.refused(404, "PATCH", "/api/v1/users/nobody", {"role": "viewer"})["object"] == "user nobody"
         told = boss.ok("GET", "/api/v1/audit?object=viewer")["entries"]
         assert [each["actor"] for each in told[:2]] == ["administrator", "administrator"]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_role_and_password_of_a_user_are_changed_together_or_not_at_all(hub: Hub, method: str) -> None:
+    callers, users = people(hub), Users(hub)
+    other = {"role": "viewer", "password": "another " + PASSWORD}
+    with serving(hub) as web:
+        boss = Caller(web.port, callers[Role.ADMINISTRATOR].headers)
+        boss.refused(422, method, "/api/v1/users/administrator", other)  # nobody could give the role back
+        assert logged_in(web, "administrator"), "the password is as it was"
+        boss.ok(method, "/api/v1/users/operator", other)
+        assert users.get("operator").role is Role.VIEWER
+        assert logged_in(web, "operator", other["password"])
+        (entry,) = boss.ok("GET", "/api/v1/audit?object=operator&limit=1")["entries"]
+        assert (entry["before"]["role"], entry["after"]["role"]) == ("OPERATOR", "VIEWER")
+        assert entry["after"]["renewed"] == ["password"]
+        (event,) = boss.ok("GET", "/api/v1/events?object=operator&limit=1")["events"]
+        assert event["text"] == "user operator is viewer now and has another password; by administrator"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
@@ -23,28 +25,34 @@ class Machine:
         self.budget = Budget(clock=lambda: self.now, used=lambda: self.used)
         self.passes(10)
 
-    def passes(self, seconds: float, *, web: float = 0.0, others: float = 0.0, waited: float = 0.0) -> None:
+    def passes(
+        self, seconds: float, *, web: float = 0.0, others: float = 0.0, waited: float = 0.0, children: float = 0.0
+    ) -> None:
         self.now += seconds
-        self.used = Used(web, others, waited)
+        self.used = Used(web, others, waited, children)
         self.budget.crowded  # noqa: B018  looks
         self.used = Used()
 
 
 @pytest.mark.parametrize(
-    ("others", "waited", "limited"),
+    ("others", "waited", "children", "limited"),
     [
-        (0.02, 0.02, False),  # the jobs have nothing to do
-        (0.30, 0.00, False),  # they have all that they want
-        (0.30, 0.10, True),  # they wait for a processor
-        (0.80, 0.00, True),  # they fill the interpreter
+        (0.02, 0.02, 0.00, False),  # the jobs have nothing to do
+        (0.30, 0.00, 0.00, False),  # they have all that they want
+        (0.30, 0.10, 0.00, True),  # they wait for a processor
+        (0.80, 0.00, 0.00, True),  # they fill the interpreter
+        (0.02, 0.10, 0.90, True),  # those in workers wait for a processor
+        (0.02, 0.00, 1.90, False),  # those in workers have processors, and interpreters, of their own
     ],
 )
-def test_requests_are_limited_while_the_jobs_need_the_processor(others: float, waited: float, limited: bool) -> None:
+def test_requests_are_limited_while_the_jobs_need_the_processor(
+    others: float, waited: float, children: float, limited: bool
+) -> None:
     machine = Machine()
     assert not machine.budget.crowded
     machine.passes(1, web=0.6, others=0.02, waited=0.02)
     assert machine.budget.crowded
-    machine.passes(1, web=0.15, others=others, waited=waited)
+    machine.passes(1, web=0.15, others=others, waited=waited, children=children)
     machine.budget.take()
     found = [machine.budget.take() for _ in range(100)]
     assert found.count(True) == (0 if limited else 100)
@@ -129,3 +137,19 @@ def test_the_time_of_the_threads_that_answer_is_told_from_that_of_the_others() -
         thread.join()
     assert web == pytest.approx(0.05, abs=0.02)
     assert others >= 0.04
+
+
+def test_the_time_of_processes_that_this_one_started_counts_as_that_of_jobs() -> None:
+    used = ProcessorTime()
+    work = "import threading\nthread = threading.Thread(target=lambda: any(iter(int, 1)))\nthread.start()"
+    with subprocess.Popen([sys.executable, "-c", work]) as child:
+        try:
+            found = 0.0
+            end = time.monotonic() + 60
+            while found < 0.2 and time.monotonic() < end:
+                time.sleep(0.01)
+                found += used().children
+        finally:
+            child.kill()
+    assert found >= 0.2
+    assert used().children == used().children == 0.0

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from mgw.gateway.aq.store.database_errors import translate
-from mgw.transforms.errors import HubError, HubFull, HubUnavailable
+from mgw.transforms.errors import HubError, HubFull, HubMissing, HubUnavailable
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from mgw.transforms.errors import HubError, HubFull, HubUnavailable
         (psycopg.OperationalError("FATAL:  password authentication failed for user mgw"), HubUnavailable),
         (psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction"), HubUnavailable),
         (psycopg.errors.DiskFull("no space left"), HubFull),
-        (psycopg.errors.InvalidCatalogName("no such database"), HubError),
+        (psycopg.errors.InvalidCatalogName("no such database"), HubMissing),
         (psycopg.errors.InsufficientPrivilege("no"), HubError),
         (psycopg.errors.UndefinedTable("no"), HubError),
     ],

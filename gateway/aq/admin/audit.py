@@ -206,6 +206,15 @@ def keep_change(conn: sa.Connection, changed: Changed, *, now: float, by: str | 
     )
 
 
+def extend_change(conn: sa.Connection, number: int, before: Mapping[str, Any], *, messages: int) -> bool:
+    """Have an entry of the audit tell of more, in the transaction of that; whether it is there.
+
+    Args:
+        before, messages: of :class:`Changed`, as they are now.
+    """
+    return audit_sql.rewrite(Db(conn), number, as_text(before), messages)
+
+
 def enter(conn: sa.Connection, entry: Kept, by: str | None) -> int:
     """Store an entry with who it was, as part of the undertaking that it belongs to; its number."""
     acts, under, db = _AUTHOR.get(), _UNDERTAKING.get(), Db(conn)

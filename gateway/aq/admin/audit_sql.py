@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mgw.gateway.aq.store.statements import Db
 
-__all__ = ["Kept", "begins", "insert", "is_first", "prune"]
+__all__ = ["Kept", "begins", "insert", "is_first", "prune", "rewrite"]
 
 
 class Kept(NamedTuple):
@@ -46,6 +46,12 @@ def is_first(db: Db, number: int, time: float) -> bool:
     """Whether the first entry of an undertaking was committed, or is in this transaction."""
     sql = "SELECT 1 FROM aq_audit WHERE id = ? AND generation = ? AND time = ?"
     return db.scalar(sql, (number, number, time)) is not None
+
+
+def rewrite(db: Db, number: int, before_change: str | None, messages: int) -> bool:
+    """Let an entry hold more; whether it is there."""
+    sql = "UPDATE aq_audit SET before_change = ?, messages = ? WHERE id = ?"
+    return db.run(sql, (before_change, messages, number)) > 0
 
 
 def prune(db: Db, *, before: float, limit: int) -> int:

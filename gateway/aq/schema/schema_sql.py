@@ -29,7 +29,7 @@ from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.triggers_sql import create_triggers, drop_triggers
 from mgw.gateway.aq.views import create_views, drop_views, make_object_views
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import HubError, HubVersionMismatch
+from mgw.transforms.errors import HubError, HubIncomplete, HubMissing, HubVersionMismatch
 
 __all__ = [
     "QUEUES_PART",
@@ -169,7 +169,7 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
                 cure="name a separate schema for the hub in the URL (?schema=NAME); this one was not touched",
             )
         if not create:
-            raise HubError(
+            raise HubMissing(
                 f"hub {where} does not exist",
                 cause=f"the file holds other tables ({_some(found.tables)}), but no hub"
                 if found.tables
@@ -184,7 +184,7 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
         if part.name in found.parts:
             _check_version(where, part, found.parts[part.name], found)
         elif not create:
-            raise HubError(
+            raise HubIncomplete(
                 f"hub {where} lacks the tables of {part.name}",
                 cause="it was created without them",
                 cure="add them with mgw hub create or mgw apply FILE (in Python: Hub.open(..., create=True))",

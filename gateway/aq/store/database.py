@@ -27,7 +27,7 @@ from mgw.gateway.aq.store.settings_sql import settle
 from mgw.gateway.aq.store.wal import KEPT_BYTES, LOG_PAGES
 from mgw.gateway.aq.store.write_lock import Gate
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import HubError
+from mgw.transforms.errors import HubError, HubMissing
 
 __all__ = [
     "Address",
@@ -191,7 +191,7 @@ def find_schema(address: Address) -> str:
             )
         found = locate(connection, address.schema, on_path=_PATH in str(address.url.query.get("options", "")))
     if found is None:
-        raise HubError(
+        raise HubMissing(
             f"hub {address.shown} does not exist",
             cause="no schema of the login's search_path is there",
             cure="name one in the URL: ?schema=NAME; mgw apply creates it",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 import sqlalchemy.exc
 
-from mgw.transforms.errors import HubError, HubFull, HubUnavailable
+from mgw.transforms.errors import HubError, HubFull, HubMissing, HubUnavailable
 from mgw.transforms.open_files import shortage
 
 __all__ = ["lock_timed_out", "shown_url", "translate", "translated"]
@@ -145,7 +145,7 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
             number=_CONNECTION_FAILED,
         )
     if state == "3D000" or ("FATAL:  database" in text and "does not exist" in text):  # no state while connecting
-        return HubError(
+        return HubMissing(
             f"hub {where} does not exist", cause=text, cure="create the database (createdb), then mgw apply"
         )
     if (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from mgw.gateway.http.rest.conditions import Conditions, header_of, is_known
 from mgw.gateway.http.rest.living import Living, living
 from mgw.gateway.http.rest.paging import Cursor, Limit, cursor_of, place_of
 from mgw.gateway.http.slashes import NAME
-from mgw.gateway.services.definitions import NOUNS, SECTIONS, Definition, Filter, find, page_of
+from mgw.gateway.services.definitions import NOUNS, SECTIONS, Definition, Filter, find, page_of, require_named, types_of
 from mgw.gateway.services.verdict import STATES, Entry
 
 __all__ = ["SCHEMA", "as_schema", "path_of", "router", "show_one_of"]
@@ -27,30 +27,43 @@ router = APIRouter()
 SCHEMA = "x-section"
 
 _Pattern = Annotated[str | None, Query(max_length=200, description="Name; `*` and `?` stand for other letters.")]
-_Link = Annotated[str | None, Query(max_length=300, description="A link that they use.")]
-_Agent = Annotated[str | None, Query(max_length=300, description="The agent that runs them.")]
-_Kind = Annotated[str | None, Query(max_length=300, description="Their type.")]
+_Link = Annotated[str | None, Query(max_length=300, description="A link that they use; 404: there is none.")]
+_Agent = Annotated[str | None, Query(max_length=300, description="The agent that runs them; 404: there is none.")]
 
 
-def _known(section: str) -> AfterValidator:
-    """Refuses what is no state of objects of a section, in whatever letter case."""
-    words = STATES[section]
+def _one_of(words: Callable[[], Sequence[str]]) -> AfterValidator:
+    """Refuses what is none of the words, in whatever letter case."""
 
-    def known(state: str) -> str:
-        if state.upper() not in words:
-            raise ValueError(f"{state!r} is none of {', '.join(words)}")
-        return state
+    def known(given: str) -> str:
+        choices = words()
+        if given.upper() not in {each.upper() for each in choices}:
+            raise ValueError(f"{given!r} is none of {', '.join(choices)}")
+        return given
 
     return AfterValidator(known)
+
+
+def _state_of(section: str) -> Any:
+    return _one_of(lambda: STATES[section])
 
 
 def _states(section: str) -> Any:
     return Query(max_length=300, description=f"Their state, a word of /healthz: {', '.join(STATES[section])}.")
 
 
-_OfAgents = Annotated[Annotated[str, _known("agents")] | None, _states("agents")]
-_OfLinks = Annotated[Annotated[str, _known("links")] | None, _states("links")]
-_OfJobs = Annotated[Annotated[str, _known("jobs")] | None, _states("jobs")]
+def _type_of(section: str) -> Any:
+    return _one_of(lambda: types_of(section))
+
+
+def _types(section: str, others: str = "") -> Any:
+    return Query(max_length=300, description=f"Their type: {', '.join(types_of(section, own=True))}{others}.")
+
+
+_OfAgents = Annotated[Annotated[str, _state_of("agents")] | None, _states("agents")]
+_OfLinks = Annotated[Annotated[str, _state_of("links")] | None, _states("links")]
+_OfJobs = Annotated[Annotated[str, _state_of("jobs")] | None, _states("jobs")]
+_LinkType = Annotated[Annotated[str, _type_of("links")] | None, _types("links", ", or one of another package")]
+_JobType = Annotated[Annotated[str, _type_of("jobs")] | None, _types("jobs")]
 
 
 def as_schema(section: str) -> dict[str, Any]:
@@ -89,13 +102,13 @@ def _of_agents(name: _Pattern = None, state: _OfAgents = None) -> _Wanted:
     return _Wanted(Filter(name), None, state)
 
 
-def _of_links(name: _Pattern = None, type: _Kind = None, agent: _Agent = None, state: _OfLinks = None) -> _Wanted:  # noqa: A002
+def _of_links(name: _Pattern = None, type: _LinkType = None, agent: _Agent = None, state: _OfLinks = None) -> _Wanted:  # noqa: A002
     return _Wanted(Filter(name, None, type), agent, state)
 
 
 def _of_jobs(
     name: _Pattern = None,
-    type: _Kind = None,  # noqa: A002  its name in the address
+    type: _JobType = None,  # noqa: A002  its name in the address
     link: _Link = None,
     agent: _Agent = None,
     state: _OfJobs = None,
@@ -155,8 +168,9 @@ def register(section: str) -> None:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Any:
-        entries = _entries(request, section)
         chosen = wanted.filter
+        require_named(hub, link=chosen.link, agent=wanted.agent)
+        entries = _entries(request, section)
         if wanted.agent is not None or wanted.state is not None:
             chosen = chosen.among(
                 name

@@ -66,7 +66,9 @@ class AuditModel(BaseModel):
     after: dict[str, Any] | None = Field(description="Its definition after; null: it is removed, or the same.")
     generation: int | None = Field(description="The generation that it is part of; null: no definition was changed.")
     version: int | None = Field(description="`mgw_config_generation` with this change; null: it has no part in that.")
-    result: str | None = Field(description="Of an apply or rollback, in its last entry: what it came to.")
+    result: str | None = Field(
+        description="Of an apply, rollback, replay or discard of several steps, in its last entry: what it came to."
+    )
     held: int = Field(description="Messages that were in what was removed.")
     oldest: datetime | None = Field(description="When the oldest of them was enqueued.")
     moved_to: str | None = Field(description="The queue that got them; null: they were deleted.")

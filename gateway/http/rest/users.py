@@ -14,7 +14,7 @@ from mgw.gateway.http.access import Administrator
 from mgw.gateway.http.rest.answers import HubOf, StrictModel
 from mgw.gateway.http.rest.conditions import Conditions, header_of, is_known
 from mgw.gateway.http.rest.moments import moment
-from mgw.gateway.services.users import Role, TokenRow, UserRow, Users
+from mgw.gateway.services.users import KEPT, Role, TokenRow, UserRow, Users
 
 __all__ = ["router"]
 
@@ -130,10 +130,7 @@ def put_user(name: str, given: NewUser, hub: HubOf, who: Administrator) -> UserM
     if there is None:
         users.add(name, role, given.password, by=who.name)
     else:
-        if there.role is not role:
-            users.set_role(name, role, by=who.name)
-        if given.password is not None:
-            users.set_password(name, given.password, by=who.name)
+        users.alter(name, role=role, password=KEPT if given.password is None else given.password, by=who.name)
     return next(_user(row) for row in users.overview() if row.name.upper() == name.upper())
 
 
@@ -149,14 +146,14 @@ def show_user(name: str, hub: HubOf, _: Administrator, expected: Conditions) -> 
 @router.patch("/{name}", response_model=UserModel, responses={200: _TAGGED[200]})
 def patch_user(name: str, given: UserChange, hub: HubOf, who: Administrator, expected: Conditions) -> Any:
     """Give a user another role or password, or none; what is left out stays."""
-    users = Users(hub)
-    row = users.get(name)
-    expected.check_tag(_tag(row), f"user {row.name}")
-    if "password" in given.model_fields_set:
-        users.set_password(name, given.password, by=who.name)
-    if given.role is not None and row.role is not (role := Role(given.role.upper())):
-        users.set_role(name, role, by=who.name)
-    return _told(users.get(name))
+    altered = Users(hub).alter(
+        name,
+        role=None if given.role is None else Role(given.role.upper()),
+        password=given.password if "password" in given.model_fields_set else KEPT,
+        by=who.name,
+        check=lambda found: expected.check_tag(_tag(found), f"user {found.name}"),
+    )
+    return _told(altered)
 
 
 def _told(row: UserRow) -> Response:
@@ -172,7 +169,9 @@ def remove_user(name: str, hub: HubOf, who: Administrator) -> None:
 @router.get("/{name}/tokens")
 def list_tokens(name: str, hub: HubOf, _: Administrator) -> list[TokenModel]:
     """The tokens of a user."""
-    return [_token(row) for row in Users(hub).tokens() if row.user.upper() == name.upper()]
+    users = Users(hub)
+    user = users.get(name)
+    return [_token(row) for row in users.tokens() if row.user == user.name]
 
 
 @router.post("/{name}/tokens", status_code=201)

@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 from mgw.gateway.services.messages import body_bytes
 from mgw.transforms.errors import GatewayError
@@ -55,6 +56,10 @@ class NoSuchPlace(DeskRefused):
         )
 
 
+def _utc(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Which:
     """Which messages of an exception queue are meant: all that fulfil every condition given.
@@ -75,7 +80,19 @@ class Which:
     @property
     def everything(self) -> bool:
         """Whether no condition is given."""
-        return not self.ids and (self.number, self.reason, self.since, self.before) == (None, None, None, None)
+        return not self.conditions
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """Those that are given, as the audit has them; of ids, how many."""
+        given = {
+            "ids": len(self.ids) or None,
+            "number": self.number,
+            "reason": self.reason,
+            "since": None if self.since is None else _utc(self.since),
+            "before": None if self.before is None else _utc(self.before),
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def has(self, entry: Entry) -> bool:
         """Whether the message is meant."""
@@ -280,6 +297,11 @@ class Pace:
         self._owed = 0
         self.stopped = stopped
         self._watch = watch
+
+    @property
+    def rate(self) -> float | None:
+        """Messages a second; None: as fast as it goes."""
+        return self._rate
 
     @property
     def batch(self) -> int:

@@ -41,7 +41,7 @@ from mgw.gateway.services.exceptions.contract import (
     body_digest,
 )
 from mgw.gateway.services.exceptions.edits import edited_message
-from mgw.gateway.services.exceptions.journal import Deed, record
+from mgw.gateway.services.exceptions.journal import Journal, Moved, record
 from mgw.transforms.errors import AqError, GatewayError
 from mgw.transforms.payloads.exception_message import original_of, reason_of
 
@@ -203,13 +203,19 @@ class HubDesk:
         """
         self._check_replay()
 
-        def put(conn: sa.Connection, entries: Sequence[Entry]) -> Deed:
+        def put(conn: sa.Connection, entries: Sequence[Entry]) -> Moved:
             originals = [original_of(entry.message) for entry in entries]
             transfer.put(conn, self._source, originals, recipients=self._recipients)
             ids = tuple(entry.id for entry in entries)
             return ExceptionsReplayed(self._job.name, self.queue, self.target, by, ids)
 
-        return self._each(which, put, limit=limit, pace=pace, dry=dry, refusal=self._elsewhere)
+        journal = self._journal(which, limit, pace, by, target=self.target)
+        return self._each(which, put, journal, limit=limit, pace=pace, dry=dry, refusal=self._elsewhere)
+
+    def _journal(self, which: Which, limit: int | None, pace: Pace, by: str, *, target: str | None = None) -> Journal:
+        return Journal(
+            self._hub, self._job, self.queue, which, limit, pace, by=by, consumer=self._consumer, target=target
+        )
 
     def _check_replay(self) -> None:
         if self._source.grouped:
@@ -245,15 +251,16 @@ class HubDesk:
     def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
 
-        def drop(conn: sa.Connection, entries: Sequence[Entry]) -> Deed:  # noqa: ARG001
+        def drop(conn: sa.Connection, entries: Sequence[Entry]) -> Moved:  # noqa: ARG001
             return ExceptionsDiscarded(self._job.name, self.queue, by, tuple(entry.id for entry in entries))
 
-        return self._each(which, drop, limit=limit, pace=pace, dry=dry)
+        return self._each(which, drop, self._journal(which, limit, pace, by), limit=limit, pace=pace, dry=dry)
 
     def _each(
         self,
         which: Which,
-        act: Callable[[sa.Connection, Sequence[Entry]], Deed],
+        act: Callable[[sa.Connection, Sequence[Entry]], Moved],
+        journal: Journal,
         *,
         limit: int | None,
         pace: Pace,
@@ -266,16 +273,19 @@ class HubDesk:
             for each in islice(meant, limit):
                 outcome.has_done(each.entry)
             return outcome
-        while batch := list(islice(meant, pace.room(limit, outcome))):
+        while batch := list(islice(meant, room := pace.room(limit, outcome))):
             if not pace.before(len(batch), outcome):
                 break
+            journal.goes_on(outcome, len(batch), full=len(batch) == room)
             try:
-                self._batch(batch, act, outcome)
+                self._batch(batch, act, journal, outcome)
             except GatewayError as error:
-                if not outcome.done:
-                    raise
                 outcome.stopped = str(error)
+                if not outcome.done:
+                    journal.end(outcome, self._clock.now())
+                    raise
                 break
+        journal.end(outcome, self._clock.now())
         return outcome
 
     def _not_refused(self, which: Which, refusal: Callable[[Entry], str], outcome: Outcome) -> Iterator[_Found]:
@@ -287,20 +297,28 @@ class HubDesk:
                 yield each
 
     def _batch(
-        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Deed], outcome: Outcome
+        self,
+        batch: Sequence[_Found],
+        act: Callable[[sa.Connection, Sequence[Entry]], Moved],
+        journal: Journal,
+        outcome: Outcome,
     ) -> None:
         """All in one transaction; where one is refused, each of the others in its own, as many may be refused."""
         try:
-            self._act(batch, act, outcome)
+            self._act(batch, act, journal, outcome)
         except MessageRefused as error:  # nothing happened
             there = [each for each in batch if each.entry.id not in outcome.gone]
             refused = there.pop(error.index)
             outcome.failed[refused.entry.id] = str(error)
             for each in there:
-                self._batch([each], act, outcome)
+                self._batch([each], act, journal, outcome)
 
     def _act(
-        self, batch: Sequence[_Found], act: Callable[[sa.Connection, Sequence[Entry]], Deed], outcome: Outcome
+        self,
+        batch: Sequence[_Found],
+        act: Callable[[sa.Connection, Sequence[Entry]], Moved],
+        journal: Journal,
+        outcome: Outcome,
     ) -> None:
         """One transaction: to where they go, out of the exception queue, and the event.
 
@@ -326,9 +344,9 @@ class HubDesk:
             for entry in entries:
                 if self._taken(session, bytes.fromhex(entry.id), DequeueMode.REMOVE_NODATA) is None:
                     raise AqError(f"message {entry.id} of queue {self.queue} is gone", cause="somebody took it")
-            record(conn, event, self._job, self._clock.now())
+            journal.keep(conn, event, self._clock.now())
         self._hub.notifier.committed((self._source.id,))
-        record(None, event, self._job, self._clock.now())
+        journal.kept(event)
         for entry in entries:
             outcome.has_done(entry)
 

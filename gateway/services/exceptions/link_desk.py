@@ -29,7 +29,7 @@ from mgw.gateway.services.exceptions.contract import (
     body_digest,
 )
 from mgw.gateway.services.exceptions.edits import marked_message
-from mgw.gateway.services.exceptions.journal import Deed, record
+from mgw.gateway.services.exceptions.journal import Deed, Journal, Moved, record
 from mgw.gateway.services.exceptions.shelves import HeldShelf, LogShelf, Shelf, WatchedShelf, Where
 from mgw.gateway.services.exceptions.writer import Writer
 from mgw.links.contract import BATCH_BYTES, Direction, JobUse
@@ -221,11 +221,17 @@ class LinkDesk:
             LinkError: nothing was replayed, because a queue cannot be reached or refuses.
         """
         with closing(Writer(self._link.exceptions_writer(self._source_use, self._to))) as writer:
+            journal = self._journal(which, limit, pace, by, target=self.target)
 
             def send(shelf: Shelf, batch: Sequence[_Found], outcome: Outcome) -> None:
-                self._send(shelf, batch, outcome, writer, by)
+                self._send(shelf, batch, outcome, writer, journal, by)
 
-            return self._each(which, send, limit=limit, pace=pace, dry=dry, keep=writer.keep, refusal=self._elsewhere)
+            return self._each(
+                which, send, journal, limit=limit, pace=pace, dry=dry, keep=writer.keep, refusal=self._elsewhere
+            )
+
+    def _journal(self, which: Which, limit: int | None, pace: Pace, by: str, *, target: str | None = None) -> Journal:
+        return Journal(self._hub, self._job, self.queue, which, limit, pace, by=by, target=target)
 
     def _elsewhere(self, entry: Entry) -> str:
         """Why a message cannot go back to the source of the job; empty if it can, or goes somewhere else."""
@@ -236,7 +242,15 @@ class LinkDesk:
             return "it does not say where it came from; give --to QUEUE@LINK"
         return f"it came from {origin}, the job reads {self.target} now; give --to QUEUE@LINK"
 
-    def _send(self, shelf: Shelf, batch: Sequence[_Found], outcome: Outcome, writer: Writer, by: str) -> None:
+    def _send(  # noqa: PLR0917
+        self,
+        shelf: Shelf,
+        batch: Sequence[_Found],
+        outcome: Outcome,
+        writer: Writer,
+        journal: Journal,
+        by: str,
+    ) -> None:
         """Write a batch, and remove what is confirmed of it."""
         writer.connect()
         meant: list[_Found] = []
@@ -248,7 +262,7 @@ class LinkDesk:
             except ConversionFailure as error:
                 outcome.failed[each.entry.id] = str(error)
 
-        def told(done: Sequence[_Found]) -> Deed:
+        def told(done: Sequence[_Found]) -> Moved:
             return ExceptionsReplayed(self._job.name, self.queue, self.target, by, _ids(done))
 
         if not meant:
@@ -257,25 +271,28 @@ class LinkDesk:
             writer.write(encoded)
         except GatewayError:
             stored = writer.stored(len(encoded))
-            self._finish(shelf, [each for at, each in enumerate(meant) if at in stored], outcome, told)
+            self._finish(shelf, [each for at, each in enumerate(meant) if at in stored], outcome, journal, told)
             raise
-        self._finish(shelf, meant, outcome, told)
+        self._finish(shelf, meant, outcome, journal, told)
 
     def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
 
-        def told(done: Sequence[_Found]) -> Deed:
+        journal = self._journal(which, limit, pace, by)
+
+        def told(done: Sequence[_Found]) -> Moved:
             return ExceptionsDiscarded(self._job.name, self.queue, by, _ids(done))
 
         def drop(shelf: Shelf, batch: Sequence[_Found], outcome: Outcome) -> None:
-            self._finish(shelf, batch, outcome, told)
+            self._finish(shelf, batch, outcome, journal, told)
 
-        return self._each(which, drop, limit=limit, pace=pace, dry=dry)
+        return self._each(which, drop, journal, limit=limit, pace=pace, dry=dry)
 
     def _each(
         self,
         which: Which,
         act: Callable[[Shelf, Sequence[_Found], Outcome], None],
+        journal: Journal,
         *,
         limit: int | None,
         pace: Pace,
@@ -298,16 +315,19 @@ class LinkDesk:
                     outcome.has_done(each.entry)
                 return outcome
             try:
-                while batch := _next_batch(meant, pace.room(limit, outcome)):
+                while batch := _next_batch(meant, room := pace.room(limit, outcome)):
                     if not pace.before(len(batch), outcome, wait):
                         break
+                    journal.goes_on(outcome, len(batch), full=_is_full(batch, room))
                     left = {id(held) for held in shelf.remaining([each.held for each in batch])}
                     outcome.gone += [each.entry.id for each in batch if id(each.held) not in left]
                     act(shelf, [each for each in batch if id(each.held) in left], outcome)
             except GatewayError as error:
-                if not outcome.done:
-                    raise
                 outcome.stopped = str(error)
+                if not outcome.done:
+                    journal.end(outcome, self._clock.now())
+                    raise
+        journal.end(outcome, self._clock.now())
         return outcome
 
     @staticmethod
@@ -324,12 +344,19 @@ class LinkDesk:
         shelf: Shelf,
         done: Sequence[_Found],
         outcome: Outcome,
-        told: Callable[[Sequence[_Found]], Deed],
+        journal: Journal,
+        told: Callable[[Sequence[_Found]], Moved],
     ) -> None:
         """Keep the event, then remove the messages: there is no removal that no event tells of."""
         if not done:
             return
-        self._record(shelf, done, told(done))
+        event = told(done)
+        messages = [each.held for each in done]
+        with self._hub.write() as conn:
+            journal.keep(conn, event, self._clock.now())
+            shelf.store(conn, messages)
+        journal.kept(event)
+        shelf.remove(messages)
         for each in done:
             outcome.has_done(each.entry)
 
@@ -382,6 +409,11 @@ def _next_batch(meant: Iterator[_Found], room: int) -> list[_Found]:
         batch.append(each)
         size += each.held.size
     return batch
+
+
+def _is_full(batch: Sequence[_Found], room: int) -> bool:
+    """Whether more messages may follow those of :func:`_next_batch`."""
+    return len(batch) == room or sum(each.held.size for each in batch) >= BATCH_BYTES
 
 
 def _bare(entry: Entry) -> Entry:
