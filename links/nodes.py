@@ -73,11 +73,24 @@ def nodes_of(owner: str, hostname: str | None, hosts: str | None, port: int) -> 
     Raises:
         ConfigInvalid: there is none, or an address cannot be.
     """
-    nodes = [Node(hostname, port)] if hostname else []
+    nodes = [_first(owner, hostname, port)] if hostname else []
     nodes += [_node(owner, each.strip(), port) for each in (hosts or "").split(",") if each.strip()]
     if not nodes:
         raise ConfigInvalid(f"{owner}: hostname is missing", cause="it has no default", cure="set hostname or hosts")
     return list(dict.fromkeys(nodes))
+
+
+def _first(owner: str, hostname: str, port: int) -> Node:
+    if not _is_host(hostname) or "," in hostname:
+        several = "," in hostname
+        raise ConfigInvalid(
+            f"{owner}: hostname cannot be {hostname.rpartition('@')[2]!r}",  # a URI may have a password
+            cause="it is the name or address of one broker, and nothing else",
+            cure="name several nodes in hosts"
+            if several
+            else "write for example hostname: rabbit-1.example; port, login and TLS are attributes of their own",
+        )
+    return Node(hostname, port)
 
 
 def _node(owner: str, text: str, port: int) -> Node:

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.queues.transfer import resolve as resolve_queue
     from mgw.gateway.aq.schema import postgresql as postgresql_upgrade
     from mgw.gateway.aq.schema import sqlite as sqlite_upgrade
+    from mgw.gateway.aq.schema.backup import Copied, copy_hub
     from mgw.gateway.aq.schema.drop import Dropped
     from mgw.gateway.aq.schema.drop import drop as drop_hub
     from mgw.gateway.aq.security.privileges import Rights, rights_of
@@ -163,6 +164,7 @@ __all__ = [
     "Changed",
     "Changes",
     "Claimed",
+    "Copied",
     "Counts",
     "Db",
     "DequeueMode",
@@ -220,6 +222,7 @@ __all__ = [
     "check_steps",
     "check_transformation",
     "compile_rule",
+    "copy_hub",
     "decode_messages",
     "drop_hub",
     "extend_change",
@@ -404,6 +407,10 @@ _HOMES = {
     "queues.transfer": (
         "queue_backlog=backlog",
         "resolve_queue=resolve",
+    ),
+    "schema.backup": (
+        "Copied",
+        "copy_hub",
     ),
     "schema.drop": (
         "Dropped",

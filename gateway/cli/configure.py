@@ -138,6 +138,9 @@ def apply(
     prune: Annotated[bool, typer.Option("--prune", help="Remove objects that the files do not define.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete the messages in removed objects.")] = False,
     *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, as 'mgw plan' does, and change nothing.")
+    ] = False,
     config_dir: ConfigDir = None,
     settings: Overrides = None,
     env_file: EnvFiles = None,
@@ -150,6 +153,9 @@ def apply(
     """
     from mgw.gateway.services import configuration
 
+    if dry_run:
+        plan(ctx, files, prune=prune, config_dir=config_dir, settings=settings, env_file=env_file)
+        return
     files = _needed(gathered(files, config_dir, settings, env_file))
     document, url = _checked(ctx, files, alone=prune)
     if names := configuration.not_kept(document):

@@ -39,6 +39,23 @@ def create(ctx: typer.Context) -> None:
 
 
 @app.command()
+def backup(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where the copy is made; nothing may be there.")],
+) -> None:
+    """Copy the hub to a file, while agents and applications use it (SQLite). PostgreSQL: use pg_dump.
+
+    The copy is checked, and gets its name when it is complete and on disk. The key of the secrets is not in it.
+    """
+    from mgw.gateway.services.hubs import back_up
+
+    made = back_up(hub_url(ctx), file)
+    say(f"hub {made.copied.hub} copied to {file}: {made.copied.size / 1e6:.1f} MB, checked")
+    if made.key_file is not None:
+        say(f"the key of its secrets is not in the copy: keep {made.key_file}, too, in another place")
+
+
+@app.command()
 def drop(
     ctx: typer.Context,
     force: Annotated[bool, typer.Option("--force", help="Drop it even if messages wait in it; they are lost.")] = False,

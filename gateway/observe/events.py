@@ -20,6 +20,7 @@ __all__ = [
     "AgentStopping",
     "CertificateEnds",
     "ConfigurationChanged",
+    "ConfigurationRefused",
     "DestinationMoved",
     "Event",
     "EventStore",
@@ -185,6 +186,18 @@ class ObjectRefused(Event):
     def text(self) -> str:
         """The words for it."""
         return f"{self.object} is not as the configuration says, and stays as it is in the hub: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRefused(Event):
+    """The agent was to read its configuration files again, and they or a step of theirs are refused."""
+
+    level: ClassVar[int] = logging.ERROR
+    why: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"configuration not applied: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import sqlalchemy as sa
 
+from mgw.gateway.aq import MessageRefused
 from mgw.gateway.definitions.objects import Activity, JobStatus, Propagation, key
 from mgw.gateway.observe.events import (
     GuaranteeChanged,
@@ -406,7 +407,7 @@ class JobRunner:
         engine, setup, job = self._engine, self.setup, self.setup.job
         if self._stop.is_set():
             return False
-        self._cautious = isinstance(error, ConversionFailure) or (
+        self._cautious = isinstance(error, (ConversionFailure, MessageRefused)) or (
             isinstance(error, DeliveryRejected) and job.propagation_type is Propagation.THROUGH
         )
         waited = engine.clock.monotonic() - self._last_progress

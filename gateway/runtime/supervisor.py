@@ -18,7 +18,7 @@ from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.init_file import InitFile
 from mgw.gateway.definitions.objects import AgentStatus, LinkDef, key
-from mgw.gateway.observe.events import Journalist
+from mgw.gateway.observe.events import ConfigurationRefused, Journalist
 from mgw.gateway.observe.levels import TRACE_LITE
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
@@ -85,12 +85,13 @@ class Supervisor:
         self._init_file = init_file or InitFile()
         self._complaint = ""
         self._away = Complaint(clock, _LOGGER)  # of the hub
-        self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
+        self._journalist = Journalist(events_of(hub, options.agent, clock))
+        self._timekeeper = Timekeeper(hub, self._journalist, clock)
         self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
         self._history = JobHistory(hub, key(options.agent), clock)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
-        self._certificates = CertificateWatch(hub, self._links, Journalist(events_of(hub, options.agent, clock)), clock)
+        self._certificates = CertificateWatch(hub, self._links, self._journalist, clock)
         self._secret_files = SecretFiles(lambda: procedures.read_files(options.config_files), self.request_reload)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
@@ -319,7 +320,7 @@ class Supervisor:
             self._prepared = set()
         except GatewayError as error:
             self.applied["refused"] += 1
-            _LOGGER.error("configuration not applied: %s", error)
+            self._journalist.tell(ConfigurationRefused(self.agent_name, str(error)))
 
     # --------------------------------------------------------------------------------------------------------- chores
 

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from mgw.gateway.aq import Dropped, Hub, parse_url
+from mgw.gateway.aq import Copied, Dropped, Hub, parse_url
+from mgw.gateway.aq import copy_hub as copy
 from mgw.gateway.aq import drop_hub as drop
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.upgrade import parts
 from mgw.gateway.state import gateway_hub
+from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import HubIncomplete, HubMissing
 
-__all__ = ["Dropped", "Hub", "Made", "administration", "create_hub", "drop_hub", "open_hub"]
+__all__ = ["Backup", "Dropped", "Hub", "Made", "administration", "back_up", "create_hub", "drop_hub", "open_hub"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,19 @@ class Made:
     hub: str
     schema: str | None
     done: Literal["nothing", "gateway", "hub"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What :func:`back_up` made.
+
+    Attributes:
+        copied: the copy of the hub.
+        key_file: the file with the key of its secrets, which the copy does not hold; None: there is none.
+    """
+
+    copied: Copied
+    key_file: str | None
 
 
 @contextmanager
@@ -78,6 +93,23 @@ def create_hub(url: str) -> Made:
         done = "hub"
     with open_hub(url, create=True) as hub:
         return Made(hub.name, hub.schema, done)
+
+
+def back_up(url: str, file: str) -> Backup:
+    """Copy the hub at ``url`` to a file, while agents and applications use it.
+
+    Args:
+        url: as for :meth:`mgw.gateway.aq.hub.Hub.open`; of an SQLite file.
+        file: where the copy is made; nothing may be there.
+
+    Raises:
+        HubVersionMismatch: it is not a hub.
+        HubUnavailable: it cannot be read.
+        HubError: it is on PostgreSQL, or there is none; the file exists or cannot be written; the hub is damaged.
+    """
+    copied = copy(parse_url(url), file)
+    key_file = Secrets.for_hub(url).keys.file
+    return Backup(copied, str(key_file) if key_file is not None and key_file.exists() else None)
 
 
 def drop_hub(url: str, *, force: bool = False, clock: Clock = SYSTEM_CLOCK) -> Dropped:

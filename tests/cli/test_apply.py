@@ -42,6 +42,19 @@ def test_plan_changes_nothing(mgw: Mgw) -> None:
     assert not (mgw.folder / "hub.db").exists()
 
 
+def test_apply_with_dry_run_is_the_plan(applied: Mgw) -> None:
+    text = COMPLETE.replace("timeout: 7", "timeout: 8")
+    file = applied.file(text.replace("  TWO: {queue_table: SHARED", "  SIX: {queue_table: SHARED"))
+    for more in ((), ("--prune",)):
+        shown = applied.ok("apply", file, "--dry-run", *more)
+        assert shown == applied.ok("plan", file, *more)
+        assert "link mem (timeout: 7.0 -> 8.0)" in shown
+        assert "create queue SIX" in shown
+        assert ("remove queue TWO" in shown) == bool(more)
+    assert "timeout: 7" in applied.ok("export")
+    assert "SIX" not in applied.ok("export")
+
+
 def test_export_applies_to_nothing_without_the_secret(applied: Mgw) -> None:
     (applied.folder / "export.yaml").write_text(applied.ok("export"), "utf-8")
     del applied.environ["LINK_PASSWORD"]

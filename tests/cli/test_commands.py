@@ -418,6 +418,11 @@ def test_run_applies_its_files_carries_on_and_stops_cleanly(mgw: Mgw) -> None:
         mgw.file("links:\n  mem: {type: memory, nonsense: 1}\n")
         process.send_signal(signal.SIGHUP)
         _until(lambda: "configuration not applied" in log.read_text(), process)
+        events = json.loads(mgw.ok("events", "--level", "ERROR", "--json"))
+        assert [(row["event_name"], row["object_name"]) for row in events] == [
+            ("ConfigurationRefused", "DEFAULT_AGENT")
+        ]
+        assert events[0]["event_text"].startswith("configuration not applied: gateway.yaml:2:23: error unknown-key: ")
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

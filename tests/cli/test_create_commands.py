@@ -50,6 +50,9 @@ def test_a_hub_is_created_once_and_nothing_else_is_touched(mgw: Mgw) -> None:
     refused = mgw("hub", "create", "--hub", f"sqlite:///{mgw.folder}/notes.txt")
     assert (refused.code, "is not a hub" in refused.err) == (1, True)
     assert (mgw.folder / "notes.txt").read_text() == "a text of nobody's database"
+    assert "cure: write sqlite:///data/hub.db" in mgw("hub", "create", "--hub", "data/hub.db").err
+    secret = mgw("hub", "create", "--hub", "gw:secret@db.example").err
+    assert ("correct --hub, MGW_HUB or settings.hub" in secret, "secret@" in secret) == (True, False)
     with sqlite3.connect(mgw.folder / "hub.db") as connection:
         connection.execute("UPDATE aq_hub SET schema_version = 1")
     connection.close()

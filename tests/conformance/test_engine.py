@@ -448,6 +448,10 @@ def test_poison_without_exception_queue_blocks_what_is_behind_it_but_not_what_is
         eventually(lambda: len(gateway.browse("J")) == 2, what="the two messages before the poison")
         eventually(lambda: gateway.job("inj")["FAILURES"] >= 2)
     assert bodies(broker.queue("SRC").messages) == ["poison", '{"n":3}']
+    told = gateway.job("inj")["LAST_ERROR_MSG"]
+    assert told.startswith("[724] message SRC@"), told
+    assert told.count("message SRC@") == 1, "each attempt names it once"
+    assert "put such messages aside: mgw jobs alter inj --exception-queue QUEUE@mem" in told
 
 
 def test_outbound_poison_goes_to_the_hub_exception_queue_with_its_reason(
@@ -499,7 +503,12 @@ def test_outbound_poison_without_exception_queue_returns_to_its_place(gateway: G
     with gateway.run():
         eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY")
         eventually(lambda: len(broker.queue("DST").messages) == 2, what="the two messages before the poison")
-    assert bodies(gateway.browse("H")) == ['{"f":"x"}', '{"f":3}']
+    poison, behind = gateway.browse("H")
+    assert [poison.body, behind.body] == ['{"f":"x"}', '{"f":3}']
+    assert poison.msgid is not None
+    told = gateway.job("outj")["LAST_ERROR_MSG"]
+    assert told.lower().count(poison.msgid.hex()) == 1, told
+    assert told.endswith("put such messages aside: mgw jobs alter outj --exception-queue QUEUE")
     assert gateway.plans("outj") == []
 
 
@@ -518,6 +527,22 @@ def test_a_rule_that_fails_on_one_message_sends_that_one_to_the_exception_queue(
     assert broker.queue("SRC").messages == []
     seen = bodies(broker.queue("ALL").messages) + bodies(broker.queue("BAD").messages)
     assert sorted(seen) == ['{"n":0}', '{"n":1}', '{"n":2}']
+
+
+def test_a_rule_that_fails_where_there_is_no_exception_queue_names_message_reason_and_way_out(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H", multiple_consumers=True)
+    outbound(gateway, broker, "half", "HALF", rule="10 / tab.user_data.n > 4")
+    inbound(gateway, broker)
+    put(broker, "SRC", '{"n":1}', '{"n":0}')
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["LAST_ERROR_MSG"], what="the failure")
+        eventually(lambda: bodies(broker.queue("SRC").messages) == ['{"n":0}'], what="the message before it")
+    told = gateway.job("inj")["LAST_ERROR_MSG"]
+    assert told.startswith("message SRC@1: the rule of subscriber MGW_half of queue "), told
+    assert "cause: rule '10 / tab.user_data.n > 4' failed: division by zero" in told, told
+    assert told.endswith("put such messages aside: mgw jobs alter inj --exception-queue QUEUE@mem")
 
 
 # ------------------------------------------------------------------------------------------------ changes while it runs

@@ -80,6 +80,18 @@ def test_servers_that_cannot_be_reached_are_named_with_the_cause_once(error: Exc
     assert unreachable(SETTINGS, "connect", error).cause == cause
 
 
+def test_a_transaction_without_an_answer_is_told_as_the_silence_it_is() -> None:
+    """The library quotes the error of the connection in one of its own, of which nobody knows what to do."""
+    quoted = "Could not execute transactional request for unknown reasons: "
+    silent = translate(
+        errors.KafkaError(f"{quoted}{errors.RequestTimedOutError('after 9999 ms')}"), SETTINGS, "publish", "t"
+    )
+    assert (type(silent), silent.cause) == (LinkTimeout, "RequestTimedOutError: after 9999 ms")
+    assert silent.cure == "check that the cluster is up and that all its servers can be reached from here"
+    other = translate(errors.KafkaError(f"{quoted}ValueError: odd"), SETTINGS, "publish", "t")
+    assert (type(other), other.cause) == (LinkError, f"KafkaError: {quoted}ValueError: odd")
+
+
 def test_what_the_job_says_itself_is_no_warning_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
     for name, text in {
         "kafka.net.manager": "Bootstrap connection failed",

@@ -35,6 +35,27 @@ def test_an_address_that_cannot_be_is_refused(hosts: str) -> None:
         nodes_of(hosts=f"good,{hosts}")
 
 
+@pytest.mark.parametrize("kind", ["RABBITMQ", "MQTT"])
+@pytest.mark.parametrize(
+    ("hostname", "shown", "cure"),
+    [
+        ("amqp://gw:secret@mq.example:5672/v", "mq.example:5672/v", "port, login and TLS are attributes of their own"),
+        ("mq.example:5672", "mq.example:5672", "port, login and TLS"),
+        ("mq.example/", "mq.example/", "port, login and TLS"),
+        ("[::1]", "[::1]", "port, login and TLS"),
+        ("mq1,mq2", "mq1,mq2", "name several nodes in hosts"),
+    ],
+)
+def test_a_hostname_is_one_name_or_address(kind: str, hostname: str, shown: str, cure: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        open_link(LinkConfig("plant", kind, {"hostname": hostname}))
+    assert refused.value.what == f"link plant: hostname cannot be {shown!r}"
+    assert cure in refused.value.cure
+    assert "secret" not in str(refused.value)
+    for good in ("localhost", "mq-1.example.org", "10.0.0.1", "::1", "fe80::1%eth0"):
+        open_link(LinkConfig("plant", kind, {"hostname": good}))
+
+
 def test_what_an_mqtt_link_of_several_nodes_cannot_be() -> None:
     link: Any = open_link(LinkConfig("plant", "MQTT", {"hosts": "a,b:1884"}))
     assert [str(node) for node in link._settings.nodes.all] == ["a:1883", "b:1884"]

@@ -138,7 +138,13 @@ def matching(rule: Rule, messages: Sequence[Parsed], owner: str) -> list[int]:
         raise MessageRefused(
             f"the rule of {owner} failed on message {index}",
             index=index,
-            cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
+            cause=_why(error),
             cure="correct the rule (alter_subscriber) or the message",
         ) from error
     return found
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, GatewayError):
+        return f"{type(error).__name__}: {error}"
+    return f"{error.what}: {error.cause}" if error.cause else error.what

@@ -30,7 +30,7 @@ from mgw.gateway.aq.store.schema_part import SchemaPart
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
-__all__ = ["COPY", "look", "upgrade"]
+__all__ = ["COPY", "copied", "look", "save", "upgrade"]
 
 #: What follows the name of the hub's file in that of the copy. One that a killed upgrade left is removed by the next.
 COPY = "-upgrade"
@@ -74,14 +74,14 @@ def upgrade(
         if backup is not None:
             _keep(old, path, backup, where)
         try:
-            _copy(old, path, path + COPY)
+            copied(old, path, path + COPY)
             _change(path + COPY, plans, where, clock, told)
-            _save(path + COPY)
+            save(path + COPY)
             os.rename(path + COPY, path)
         except BaseException:
             _remove_copy(path)
             raise
-        _save(os.path.dirname(path))
+        save(os.path.dirname(path))
     return plans
 
 
@@ -155,9 +155,9 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
             cure="choose another file, or remove that one",
         )
     try:
-        _copy(old, path, backup)
-        _save(backup)
-        _save(os.path.dirname(os.path.abspath(backup)))
+        copied(old, path, backup)
+        save(backup)
+        save(os.path.dirname(os.path.abspath(backup)))
     except OSError as error:
         raise HubError(
             f"hub {where} was not upgraded",
@@ -166,8 +166,8 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
         ) from error
 
 
-def _copy(old: sqlite3.Connection, path: str, target: str) -> None:
-    """A copy with the permissions, and as far as possible the owner, of the file."""
+def copied(old: sqlite3.Connection, path: str, target: str) -> None:
+    """Make a copy with the permissions, and as far as possible the owner, of the file."""
     known = os.stat(path)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     if (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
@@ -250,7 +250,7 @@ def _shrink(copy: sqlite3.Connection) -> None:
         copy.execute("VACUUM")
 
 
-def _save(path: str) -> None:
+def save(path: str) -> None:
     """Have the system write a file or folder to the disk."""
     file = os.open(path, os.O_RDONLY)
     try:

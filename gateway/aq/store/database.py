@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _PATH = "search_path"
+_FILE = re.compile(r"[\w./-]+")  # what cannot have a password in it
 _SCHEMA = re.compile(r"[^\W\d][\w$-]{0,62}")
 _SYNCHRONOUS = {level: f"PRAGMA synchronous={level}" for level in ("FULL", "NORMAL")}
 
@@ -76,7 +77,7 @@ def parse_url(url: str) -> Address:
         raise HubError(
             "the hub's database URL cannot be read",
             cause="it is not of the form sqlite:///path or postgresql://user@host/database",
-            cure="correct the URL",
+            cure=f"write sqlite:///{url}" if _FILE.fullmatch(url) else "correct --hub, MGW_HUB or settings.hub",
         ) from None
     shown = shown_url(address)
     named = address.query.get(SCHEMA_OPTION)

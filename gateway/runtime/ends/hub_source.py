@@ -13,6 +13,7 @@ from mgw.gateway.aq import NotEnabledForDequeue, transfer
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.events import MessagesExceptioned, MessagesFiltered, MessagesOverdue
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.ends.held_up import held_up
 from mgw.gateway.runtime.ends.link_destination import WINDOW_BYTES
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.in_flight import Flight
@@ -166,7 +167,8 @@ class HubSource(SourceEnd):
         """
         failure = unforeseen(error)
         if self.exception_queue is None:
-            raise failure from (None if failure is error else error)
+            place = f"AQMSGID:{(message.msgid or b'').hex()} of queue {self.queue_name}"
+            raise held_up(self._context.job, failure, place) from (None if failure is error else error)
         self.set_aside(flight, message_id, message, failure)
 
     @property

@@ -17,6 +17,7 @@ from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settl
 from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned, MessagesFiltered
 from mgw.gateway.observe.gap_events import MISSED, MessagesMissing, unbounded
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.ends.held_up import held_up
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
 from mgw.gateway.runtime.hindrance import Hindrance
@@ -246,7 +247,7 @@ class LinkSource(SourceEnd):
                         counts.filtered += 1
                     continue
             if self._exceptions is None:
-                raise failure
+                raise held_up(self._context.job, failure, origin) from failure.__cause__
             taken.refused.append(Refused(message, failure, origin, key))
         counts.exceptioned = len(taken.refused)
         counts.discarded = expired

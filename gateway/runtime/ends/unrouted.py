@@ -8,6 +8,7 @@ from mgw.gateway.aq import MessageRefused, NoRecipients
 from mgw.gateway.definitions.job_options import UNROUTED, Unrouted, unrouted
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.runtime.ends.contract import RefusedByHub
+from mgw.gateway.runtime.ends.held_up import held_up
 
 __all__ = ["set_aside"]
 
@@ -25,7 +26,7 @@ def set_aside(job: JobDef, refusal: RefusedByHub, place: Callable[[int], str], *
     error = refusal.error
     if not isinstance(error, NoRecipients):
         if not exceptions:
-            raise error from None
+            raise held_up(job, error, place(refusal.index)) from None
         return [refusal.index]
     if exceptions and error.subscribed and unrouted(job) is Unrouted.EXCEPTION_QUEUE:
         return error.unrouted

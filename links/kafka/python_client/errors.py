@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from mgw.links.tls import alert_in
 __all__ = ["FENCED", "failure_of", "is_answer"]
 
 FENCED: Final = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
+_NO_ANSWER: Final = (errors.KafkaTimeoutError, errors.RequestTimedOutError)
 _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _OF_A_MESSAGE = (*_TOO_LARGE, errors.InvalidRecordError, errors.CorruptRecordError, errors.PolicyViolationError)
 #: Answers about the producer or its transaction, not about what it sends.
@@ -51,7 +53,7 @@ _KINDS: Final[Sequence[tuple[tuple[type[BaseException], ...], Kind]]] = (
         Kind.REJECTED,
     ),
     ((errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError), Kind.REPLICAS),
-    ((errors.KafkaTimeoutError, errors.RequestTimedOutError), Kind.TIMEOUT),
+    (_NO_ANSWER, Kind.TIMEOUT),
     ((errors.UnsupportedCodecError,), Kind.CODEC),
     (
         (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.BrokerNotAvailableError, OSError),
@@ -63,10 +65,17 @@ _KINDS: Final[Sequence[tuple[tuple[type[BaseException], ...], Kind]]] = (
 )
 
 
+#: How the library tells that a request of a transaction got no answer: it quotes the error that it had.
+_QUOTED: Final = re.compile(r"Could not execute transactional request for unknown reasons: (?:\[Error \d+\] )?(\w+)")
+
+
 def failure_of(error: BaseException) -> Failure:
     """See :meth:`mgw.links.kafka.client.Client.failure`."""
     message = isinstance(error, _OF_A_MESSAGE)
-    return Failure(_kind(error), type(error).__name__, _named(error), is_answer(error), message, _lost(error))
+    kind, cause = _kind(error), _named(error)
+    if kind is Kind.OTHER and (quoted := _QUOTED.search(cause)) and quoted[1] in {each.__name__ for each in _NO_ANSWER}:
+        kind, cause = Kind.TIMEOUT, cause[quoted.start(1) :]
+    return Failure(kind, type(error).__name__, cause, is_answer(error), message, _lost(error))
 
 
 def _lost(error: BaseException) -> tuple[int, int] | None:
