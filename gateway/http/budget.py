@@ -132,11 +132,9 @@ class Budget:
         # What is over is forgotten beyond what flows out while a request waits.
         self._level = min(max(0.0, level), limits.SHARE_BURST + limits.SHARE * limits.HELD_SECONDS)
         self._guessed = 0.0
-        delayed = used.waited >= _DELAYED * used.others or used.web + used.others >= _SHARED * passed
-        if self._has_jobs and passed < _STALE_SECONDS and used.others >= _BUSY * passed and delayed:
         jobs = used.others + used.children
         delayed = used.waited >= _DELAYED * jobs or used.web + used.others >= _SHARED * passed
-        if passed < _STALE_SECONDS and jobs >= _BUSY * passed and delayed:
+        if self._has_jobs and passed < _STALE_SECONDS and jobs >= _BUSY * passed and delayed:
             self._needed_until = now + _KEEP_SECONDS
 
     def _tell(self) -> None:

@@ -80,8 +80,6 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing, *, has_jobs: bool) -
         )
     certificate = None if address.certificate is None else Certificate(*address.certificate)
     app = guarded(application(hub, probes, reach, Budget(has_jobs=has_jobs)), reach)
-    word = "; the page on /, REST in /api/v1, described on /docs"
-    app = guarded(application(hub, probes, reach, Budget() if has_jobs else None), reach)
     word = "; the page on {page}, REST in /api/v1, described on /docs"
     return lambda listener: WebServer(listener, app, certificate), word
 
