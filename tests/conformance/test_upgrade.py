@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -928,6 +929,24 @@ def test_a_backup_never_replaces_a_file(sqlite_hub: Old, tmp_path: Path) -> None
         upgrade(sqlite_hub.url, backup=str(tmp_path / "no" / "such" / "folder.db"))
     assert backup.read_text() == "precious"
     assert sqlite_hub.version() == 1
+
+
+def test_a_backup_that_is_not_whole_does_not_stay(sqlite_hub: Old, tmp_path: Path) -> None:
+    kept = tmp_path / "backups"
+    kept.mkdir()
+    (kept / "kept.db-part").write_text("what a killed upgrade left")
+    soft, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, most))
+    try:
+        with pytest.raises(HubError, match="cannot be created") as refused:
+            upgrade(sqlite_hub.url, backup=str(kept / "kept.db"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, most))
+    assert "room" in refused.value.cure
+    assert list(kept.iterdir()) == []
+    assert sqlite_hub.version() == 1
+    upgrade(sqlite_hub.url, backup=str(kept / "kept.db"))
+    assert [file.name for file in kept.iterdir()] == ["kept.db"]
 
 
 @pytest.mark.postgresql

@@ -8,20 +8,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from mgw.gateway.aq.schema import schema_sql as schema
-from mgw.gateway.aq.schema.sqlite import copied, save
+from mgw.gateway.aq.schema.sqlite import PART, copied, remove, save
 from mgw.gateway.aq.store.database import Address
 from mgw.gateway.aq.store.database_errors import translated
 from mgw.gateway.aq.store.files import existing
 from mgw.transforms.errors import HubError
 
-__all__ = ["PART", "Copied", "copy_hub"]
+__all__ = ["Copied", "copy_hub"]
 
-#: What follows the name of a copy that is not complete.
-PART = "-part"
 _BUSY_SECONDS = 10.0
 #: Errors of the place that is written to. The hub itself is only read.
 _OF_THE_PLACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
@@ -80,9 +78,7 @@ def copy_hub(address: Address, file: str) -> Copied:
             save(part)
             os.rename(part, target)
         except BaseException:
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                with suppress(FileNotFoundError):
-                    os.unlink(part + suffix)
+            remove(part)
             raise
         save(os.path.dirname(target))
     return Copied(where, target, os.stat(target).st_size)

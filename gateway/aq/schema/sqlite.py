@@ -30,10 +30,12 @@ from mgw.gateway.aq.store.schema_part import SchemaPart
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
-__all__ = ["COPY", "copied", "look", "save", "upgrade"]
+__all__ = ["COPY", "PART", "copied", "look", "remove", "save", "upgrade"]
 
 #: What follows the name of the hub's file in that of the copy. One that a killed upgrade left is removed by the next.
 COPY = "-upgrade"
+#: What follows the name of a backup that is not complete.
+PART = "-part"
 _PATIENCE = 5.0  # seconds for which programs that look into the file, or end, are waited for
 _PAUSE = 0.05
 _PROCESSES = Path("/proc")
@@ -67,7 +69,7 @@ def upgrade(
     path = os.path.realpath(address.url.database or "")
     _require_one_name(path, where)
     with translated(where, path), _alone(path, where) as old:
-        _remove_copy(path)
+        remove(path + COPY)
         plans = worth(schema.inspect_opened(old), parts, where)
         if not any(entry.steps for entry in plans):  # somebody was faster
             return plans
@@ -79,7 +81,7 @@ def upgrade(
             save(path + COPY)
             os.rename(path + COPY, path)
         except BaseException:
-            _remove_copy(path)
+            remove(path + COPY)
             raise
         save(os.path.dirname(path))
     return plans
@@ -141,10 +143,11 @@ def _require_one_name(path: str, where: str) -> None:
         )
 
 
-def _remove_copy(path: str) -> None:
+def remove(path: str) -> None:
+    """Remove the file of a database, and what SQLite puts beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
-            os.unlink(f"{path}{COPY}{suffix}")
+            os.unlink(f"{path}{suffix}")
 
 
 def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
@@ -154,15 +157,19 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
             cause=f"the backup {backup} already exists",
             cure="choose another file, or remove that one",
         )
+    part = backup + PART  # of the same name: one that a killed upgrade left
     try:
-        copied(old, path, backup)
-        save(backup)
+        remove(part)
+        copied(old, path, part)
+        save(part)
+        os.rename(part, backup)
         save(os.path.dirname(os.path.abspath(backup)))
-    except OSError as error:
+    except (OSError, sqlite3.Error) as error:
+        remove(part)
         raise HubError(
             f"hub {where} was not upgraded",
-            cause=f"the backup {backup} cannot be created: {error.strerror}",
-            cure="choose a place that can be written to",
+            cause=f"the backup {backup} cannot be created: {error.strerror if isinstance(error, OSError) else error}",
+            cure="choose a place that can be written to, with room for the whole hub",
         ) from error
 
 
