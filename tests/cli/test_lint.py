@@ -543,7 +543,7 @@ def test_effort_grows_with_the_file_and_not_faster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("settings: {hub: foo}\n", "correct the URL"),
+        ("settings: {hub: foo}\n", "write sqlite:///foo"),
         ("settings: {hub: 'mysql://x/y'}\n", "use sqlite:///path or postgresql://user@host/database"),
         ("queues: {A: {max_retries: -1}}\n", "give a number greater than or equal to 0"),
         ("agents: {DEFAULT_AGENT: {max_threads: 500}}\n", "give a number less than or equal to 128"),

@@ -78,7 +78,8 @@ class _LongWay(LinkSource):
 )
 def test_selection(deliveries: list[Delivery], keys: bool, aside: bool) -> None:
     clock = SimpleNamespace(now=lambda: 1.0, monotonic=lambda: 1.0)
-    context: Any = SimpleNamespace(clock=clock, job=SimpleNamespace(name="job", id=1), measures=Measures())
+    job = SimpleNamespace(name="job", id=1, source="Q@link")
+    context: Any = SimpleNamespace(clock=clock, job=job, measures=Measures())
     exceptions: Any = SimpleNamespace() if aside else None
     conversion = Conversion(fit_into("BASIC", max_payload=20), None, None, inbound=True)
     batch = Batch(deliveries, ids=[str(number) for number in range(len(deliveries))] if keys else ())
