@@ -189,6 +189,8 @@ class Guard:
             )
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEADER_BYTES:
             raise Problem(431, f"the headers are longer than {limits.HEADER_BYTES} bytes")
+        if not scope["path"].startswith("/"):
+            raise Problem(400, "the request names no path", "ask for /, or for a path that begins with it")
         if scope["query_string"].count(b"&") >= 20:
             raise Problem(400, "the request has more than 20 parameters")
         if scope["method"] not in _SAFE:

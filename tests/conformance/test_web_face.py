@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import re
 import socket
 import ssl
@@ -242,6 +243,16 @@ def test_answers_say_what_browsers_must_not_do(web: Caller) -> None:
         assert "frame-ancestors 'none'" in found["content-security-policy"]
         assert (found["x-content-type-options"], found["cache-control"]) == ("nosniff", "no-store")
         assert "server" not in found
+
+
+@pytest.mark.parametrize("target", [b"jobs", b"a:b", b"*", b"http://localhost/livez"])
+def test_a_request_without_a_path_is_refused(web: Caller, target: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    request = b"GET %b HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n" % target
+    with socket.create_connection((LOOPBACK, web.port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = connection.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 # -------------------------------------------------------------------------------------------------------------- TLS
