@@ -41,7 +41,6 @@ _TOKEN = "t.id, u.name, t.role, t.comments, t.created, t.expires, t.used"
 _USERS = f"SELECT {_USER} FROM gw_user u ORDER BY u.name_key"
 _ONE = f"SELECT {_USER} FROM gw_user u WHERE u.name_key = ?"
 _LOCK = sa.select(user.c.name_key).order_by(user.c.name_key).with_for_update()
-_LOCK = sa.select(user.c.name_key).order_by(user.c.name_key).with_for_update()
 _ANY = "SELECT 1 FROM gw_user LIMIT 1"
 _INSERT = "INSERT INTO gw_user (name_key, name, role, password, created) VALUES (?, ?, ?, ?, ?)"
 _PASSWORD = "UPDATE gw_user SET password = ? WHERE name_key = ?"
