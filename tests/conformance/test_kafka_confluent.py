@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from mgw.links.contract import Delivery, Recovered
 from mgw.links.kafka.client import Topic
 from mgw.links.kafka.confluent_client.connection import Admin
-from mgw.links.kafka.confluent_client.topics import cluster_of
+from mgw.links.kafka.confluent_client.topics import cluster_of, extend
 from mgw.transforms.errors import ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.kafka.common import TIMESTAMP
 from mgw.transforms.message import Header, Message, ValueType
@@ -100,6 +101,24 @@ def test_a_client_that_reads_nothing_although_records_are_there_begins_again(tem
 
         wait_until(read, "a record after the pause")
     assert [body_bytes(each.message) for each in found] == [b"after"]
+
+
+def test_a_backlog_that_nobody_tells_is_asked_for_by_a_new_instance(template: KafkaTemplate) -> None:
+    """One that was asked what partitions there are is given up with it, and asked again."""
+    pair = template.pair()
+    hasty = template.link(KAFKA_Request_timeout_ms="1000", KAFKA_Metadata_max_age_ms="1000")
+    with reading(hasty, pair) as reader, writing(template.link(), pair) as writer:
+        consumer: Any = reader.source._consumer  # type: ignore[attr-defined]
+        consumer._admin.client = AdminClient({"bootstrap.servers": "127.0.0.1:1"})
+        consumer._asked_at -= 2.0
+        consumer.partitions()
+        assert consumer._asked is not None
+        writer.deliver(Message(b"1"))
+        with pytest.raises(TimeoutError):
+            consumer.ends((0,))
+        assert consumer.ends((0,)) == {0: 1}
+        extend(Admin(hasty._fresh(), "test"), pair.source.provider_queue, 2)
+        wait_until(lambda: consumer.partitions() == {0, 1}, "the new partition")
 
 
 def test_an_open_transaction_that_cannot_be_looked_for_is_an_error_of_the_link(template: KafkaTemplate) -> None:

@@ -231,7 +231,7 @@ class ConfluentConsumer:
             ends = {place.partition: int(future.result().offset) for place, future in asked.items()}
         except KafkaException as error:
             if failure_of(error).kind in _UNREACHED:
-                self._admin = None  # see Admin: it may ask nobody any more
+                self._admin = self._asked = None  # see Admin: it may ask nobody any more
                 raise TimeoutError(failure_of(error).cause) from error
             raise
         if self._is_deaf(ends):

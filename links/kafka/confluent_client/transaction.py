@@ -39,6 +39,7 @@ __all__ = ["ConfluentTransactions", "any_open", "open_transactions"]
 _SLICE: Final = 0.25  # seconds; a wait looks so often whether it should end
 _ABORT: Final = 2.0  # seconds an abort may take; the next producer of this job aborts, too
 _PAUSE: Final = 0.05  # seconds at most between two looks whether a transaction can be read
+_SILENCE: Final = 4.0  # seconds after which another instance asks (see Admin); a slow network may need some to connect
 _PATIENCE: Final = 1.0  # seconds that partitions of others are waited for, where a foreign transaction may be open
 _MARKERS: Final = 2.0  # seconds that the markers of a transaction which was ended may take to appear
 
@@ -213,15 +214,17 @@ class ConfluentTransactions:
         started = clock.monotonic()
         deadline, patience = started + self._settings.timeout, started + _PATIENCE
         waiting = {**ends, log: offset}
-        pause = 0.001
+        pause, heard = 0.001, started
         while True:
             try:
                 found = self._stable(waiting)
+                heard = clock.monotonic()
             except KafkaException as error:
                 if is_answer(error):
                     raise translate(error, self._settings, "commit", what) from error
                 found = {}
-                self._admin = None  # see Admin: it may ask nobody any more
+                if clock.monotonic() - heard > _SILENCE:
+                    self._admin, heard = None, clock.monotonic()
             waiting = {place: last for place, last in waiting.items() if found.get(place, -1) <= last}
             now = clock.monotonic()
             if not waiting or (log not in waiting and now >= patience):
