@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from mgw.gateway.aq.schema import schema_sql as schema
-from mgw.gateway.aq.schema.sqlite import PART, copied, remove, save
+from mgw.gateway.aq.schema.sqlite import PART, copied, is_of_the_place, remove, save
 from mgw.gateway.aq.store.database import Address
 from mgw.gateway.aq.store.database_errors import translated
 from mgw.gateway.aq.store.files import existing
@@ -21,8 +21,6 @@ from mgw.transforms.errors import HubError
 __all__ = ["Copied", "copy_hub"]
 
 _BUSY_SECONDS = 10.0
-#: Errors of the place that is written to. The hub itself is only read.
-_OF_THE_PLACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,7 @@ def _room(where: str, target: str) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF not in _OF_THE_PLACE:
+        if not is_of_the_place(error):
             raise
         raise HubError(
             f"hub {where} was not copied",

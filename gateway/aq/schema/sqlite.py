@@ -30,12 +30,13 @@ from mgw.gateway.aq.store.schema_part import SchemaPart
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
-__all__ = ["COPY", "PART", "copied", "look", "remove", "save", "upgrade"]
+__all__ = ["COPY", "PART", "copied", "is_of_the_place", "look", "remove", "save", "upgrade"]
 
 #: What follows the name of the hub's file in that of the copy. One that a killed upgrade left is removed by the next.
 COPY = "-upgrade"
 #: What follows the name of a backup that is not complete.
 PART = "-part"
+_OF_THE_PLACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _PATIENCE = 5.0  # seconds for which programs that look into the file, or end, are waited for
 _PAUSE = 0.05
 _PROCESSES = Path("/proc")
@@ -166,11 +167,19 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
         save(os.path.dirname(os.path.abspath(backup)))
     except (OSError, sqlite3.Error) as error:
         remove(part)
+        if not is_of_the_place(error):
+            raise
         raise HubError(
             f"hub {where} was not upgraded",
             cause=f"the backup {backup} cannot be created: {error.strerror if isinstance(error, OSError) else error}",
             cure="choose a place that can be written to, with room for the whole hub",
         ) from error
+
+
+def is_of_the_place(error: OSError | sqlite3.Error) -> bool:
+    """Whether a copy failed for the place that it is written to. The hub itself is only read."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF in _OF_THE_PLACE
 
 
 def copied(old: sqlite3.Connection, path: str, target: str) -> None:
