@@ -29,6 +29,7 @@ from mgw.gateway.cli.words import (
     Json,
     MoveTo,
     Options,
+    check_fate,
     described,
     pairs,
     what_became,
@@ -263,8 +264,7 @@ def remove(
     """Remove a job and its subscription. If messages wait for it, give --move-to, --drop-messages or --force."""
     from mgw.gateway.services.lookup import job, queue
 
-    if force + drop_messages + (move_to is not None) > 1:
-        fail("give only one of --move-to, --drop-messages, --force", EXIT_USAGE)
+    check_fate(force=force, move_to=move_to, drop_messages=drop_messages)
     with admin(ctx) as procedures:
         name = job(procedures, name).name
         target = None if move_to is None else queue(procedures.hub, move_to)

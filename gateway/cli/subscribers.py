@@ -6,9 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_USAGE, admin, completer, fail, print_json, print_table, say
+from mgw.gateway.cli.common import admin, completer, print_json, print_table, say
 from mgw.gateway.cli.jsonform import record
-from mgw.gateway.cli.words import REMOVES, DropMessages, Force, Json, MoveTo, Options, described, pairs, what_became
+from mgw.gateway.cli.words import (
+    REMOVES,
+    DropMessages,
+    Force,
+    Json,
+    MoveTo,
+    Options,
+    check_fate,
+    described,
+    pairs,
+    what_became,
+)
 from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["OLD_STYLE_TYPE", "app"]
@@ -141,8 +152,7 @@ def remove(
     from mgw.gateway.services.lookup import queue
     from mgw.gateway.services.old_style import subscriber
 
-    if force + drop_messages + (move_to is not None) > 1:
-        fail("give only one of --move-to, --drop-messages, --force", EXIT_USAGE)
+    check_fate(force=force, move_to=move_to, drop_messages=drop_messages)
     with admin(ctx) as procedures:
         name = subscriber(procedures, name)
         target = None if move_to is None else queue(procedures.hub, move_to)

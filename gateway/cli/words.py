@@ -34,6 +34,7 @@ __all__ = [
     "QueueName",
     "Settings",
     "TransformationName",
+    "check_fate",
     "described",
     "duration",
     "epoch",
@@ -152,6 +153,12 @@ def duration(text: str, option: str) -> float:
     if (seconds := seconds_of(text)) is None:
         fail(f"{option} {text!r} is no duration; write 90s, 15m, 3h or 7d", EXIT_USAGE)
     return seconds
+
+
+def check_fate(*, force: bool, move_to: str | None, drop_messages: bool) -> None:
+    """End the command where more than one thing is to become of the messages of something that is removed."""
+    if force + drop_messages + (move_to is not None) > 1:
+        fail("give only one of --move-to, --drop-messages, --force", EXIT_USAGE)
 
 
 def what_became(held: Held, *, force: bool, moved_to: str | None, now: float) -> str:
