@@ -54,7 +54,6 @@ def test_another_address_of_the_same_broker_loses_and_repeats_nothing(gateway: G
         assert not [text for text in gateway.events() if "is now at cluster" in text], "it is the same broker"
 
 
-@pytest.mark.usefixtures("drained")
 def test_another_log_loses_and_repeats_nothing(gateway: Gateway, server: Broker) -> None:
     line = Line(gateway, server)
     first, second = line.logs, line.prepare_logs(server, "again")
